@@ -1,5 +1,6 @@
 //! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`; dependencies between our
-//! crates and between modules; that every test named in `docs/promises.md` exists; and that the crates for embedders build alone.
+//! crates and between modules; that every test named in `docs/promises.md` exists; that `docs/requirements.md` has the number of every test that
+//! has one; and that the crates for embedders build alone.
 
 use crate::metadata::{Metadata, Package};
 use anyhow::{Context, Result, bail, ensure};
@@ -59,6 +60,7 @@ pub(crate) fn run() -> Result<()> {
     wrong.extend(arrows(&packages));
     wrong.extend(crate::modules::check(&root)?);
     wrong.extend(named_tests(&root)?);
+    wrong.extend(requirements(&root)?);
     wrong.extend(crate::features::check(&root)?);
     for what in &wrong {
         eprintln!("check: {what}");
@@ -243,6 +245,46 @@ fn named_tests(root: &Path) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
+/// Tests that name a requirement which `docs/requirements.md` lacks. Tests of the gateway have numbers of their own.
+fn requirements(root: &Path) -> Result<Vec<String>> {
+    let page = read(&root.join("docs/requirements.md"))?;
+    let (processes, gateway) = page.split_once("\n## Gateway\n").context("docs/requirements.md has no part about the gateway")?;
+    let numbered = |line: &str| line.strip_prefix("- **")?.split_once("**")?.0.parse().ok();
+    let [processes, gateway] = [processes, gateway].map(|part| part.lines().filter_map(numbered).collect::<BTreeSet<u32>>());
+    let mut sources = Vec::new();
+    collect(&root.join("crates"), &mut sources)?;
+    let mut wrong = Vec::new();
+    for path in sources {
+        let is_gateway = path.starts_with(root.join("crates/gateway")) || path.starts_with(root.join("crates/outlast/tests/gateway"));
+        let known = if is_gateway { &gateway } else { &processes };
+        for line in read(&path)?.lines() {
+            let name = line.trim_start().trim_start_matches("async ").strip_prefix("fn case_").unwrap_or_default();
+            let missing = numbers(name).into_iter().filter(|number| !known.contains(number));
+            wrong.extend(missing.map(|number| format!("{}: docs/requirements.md has no {number} for case_{name}", path.display())));
+        }
+    }
+    Ok(wrong)
+}
+
+/// The numbers with which the name of a test begins: `018_and_070_…`, `006_to_009_…`, `056_057_…`.
+fn numbers(name: &str) -> Vec<u32> {
+    let mut found: Vec<u32> = Vec::new();
+    let mut is_range = false;
+    for word in name.split('_') {
+        match (word, word.parse()) {
+            (_, Ok(number)) => {
+                let from = found.last().filter(|_| is_range).map_or(number, |last| last + 1);
+                found.extend(from..=number);
+                is_range = false;
+            }
+            ("to", _) => is_range = true,
+            ("and" | "case", _) => {}
+            _ => break,
+        }
+    }
+    found
+}
+
 fn collect(dir: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
     for entry in std::fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
         let path = entry?.path();
@@ -258,6 +300,19 @@ fn collect(dir: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_test_says_which_requirements_it_checks() {
+        for (name, want) in [
+            ("007_a_directory", &[7][..]),
+            ("018_and_070_a_row", &[18, 70]),
+            ("006_to_009_who_shares_3", &[6, 7, 8, 9]),
+            ("120_case_122_a_fact", &[120, 122]),
+            ("of_12", &[]),
+        ] {
+            assert_eq!(numbers(name), want, "{name}");
+        }
+    }
 
     #[test]
     fn licence_expressions_are_read_as_spdx_has_them() {

@@ -1,4 +1,6 @@
 //! Both ways between a client and an agent.
+//!
+//! Decision 111: docs/decisions/acp.md.
 
 use crate::initialize::with_terminals;
 use crate::message::{self, Failure, INTERNAL, INVALID_REQUEST, Message};

@@ -1,4 +1,6 @@
 //! Terminals that an agent shows its client, inside of a tool call. The client does not have them: they are ours. So it is given as text what it would show.
+//!
+//! Decision 116: docs/decisions/acp.md.
 
 use crate::message::Message;
 use outlast_client::ProcessId;

@@ -1,4 +1,6 @@
 //! What is known of a message that is too long to be held: whose answer it is, or what it asks for.
+//!
+//! Decision 115: docs/decisions/acp.md.
 
 use serde_json::value::RawValue;
 

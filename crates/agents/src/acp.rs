@@ -4,6 +4,8 @@
 //!
 //! What this client offers an agent: terminals, which are processes of the conversation and outlive the agent; `outlast mcp` among the MCP servers; no files. `fs/*`
 //! is refused: the agent runs on the same machine as the same user and has tools of its own for files, so a second way to them gives nothing and has to be guarded.
+//!
+//! Decisions 200 and 233: docs/decisions/gateway.md.
 
 mod drive;
 mod line;

@@ -3,6 +3,8 @@
 //! The process has an id made from conversation, turn and attempt, so that a later gateway finds it again and follows it from its first byte: nothing is interrupted by
 //! a crash of the gateway. The prompt is a file, written before the command is started, and standard input is that file: there is no moment at which the command
 //! runs and has half of its prompt. Exit code 0 is *completed*, another one is *failed* with the last line it wrote. A command that a signal kills is *gone*.
+//!
+//! Decision 206: docs/decisions/gateway.md.
 
 use crate::acp::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
 use crate::driver::{

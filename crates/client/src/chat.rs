@@ -7,7 +7,7 @@ pub use feed::{ChatFeed, Heard};
 use crate::client::{millis, random};
 use crate::link::{CallError, Cut, Link, read};
 use crate::peer::{GatewayTalk, Peer};
-use crate::redial::{Redial, Repeat, Tries, to_error};
+use crate::redial::{Redial, Repeat, Tries, is_ending, to_error};
 use crate::{ClientError, Connect, Done};
 use outlast_core::OsText;
 use outlast_wire::v1::chat::{
@@ -95,6 +95,11 @@ impl Chat {
         let chat = Self { shared: Arc::new(Redial::to(to.absolute())) };
         chat.shared.link().await?;
         Ok(chat)
+    }
+
+    /// Has the next gateway run in a home whose last one has ended, and returns when it answers. `false` if a person has stopped it: none is started then.
+    pub async fn start_in_place(to: &Connect) -> Result<bool, ClientError> {
+        Ok(to.absolute().link_in_place().await?.is_some())
     }
 
     /// Opens a conversation. If there is none with this key, it is created.
@@ -241,14 +246,16 @@ impl Chat {
 
     /// Ends the gateway, and returns when it has. Turns may take so long to finish; then they are interrupted, and resumed by the next
     /// gateway. A person starts that one: with `outlast chat` or `outlast gateway run`. The status is `unmarked` if the gateway could not write when it was asked:
-    /// the next one resumes such turns all the same, as after a crash.
+    /// the next one resumes such turns all the same, as after a crash. It is `gone` if the gateway ended before it answered: if it ended for a restart, the engine
+    /// starts the next one.
     pub async fn shutdown(&self, timeout: Option<Duration>) -> Result<Done, ClientError> {
         let link = self.shared.running_link().await?;
         let request = ChatRequest::Shutdown { timeout_ms: timeout.map(millis), from: None };
         let done = match link.ask_gateway(self.session(), request).await {
             Ok(answer) => read(&answer).map_err(nonsense)?,
             // It was faster with its end than with its answer.
-            Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),
+            Err(CallError::Cut(Cut::Gone(_))) => Done::word("gone"),
+            Err(CallError::Refused(e)) if is_ending(&e) => Done::word("gone"),
             Err(e) => return Err(to_error::<GatewayTalk>(e, "stop the gateway")),
         };
         let limit = timeout.unwrap_or(DRAIN_LIMIT).saturating_add(LEAVE_LIMIT);
@@ -309,10 +316,21 @@ impl Chat {
             if let Some(link) = self.shared.link_if_running().await? {
                 return Ok(link);
             }
-            if self.is_start_due() {
-                return self.shared.link().await;
+            // The link is this request's own. The next request makes one that all share.
+            if self.is_start_due()
+                && let Some(link) = self.started_in_place().await?
+            {
+                return Ok(link);
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+    }
+
+    /// A connection to a gateway that is started in place of one that died. Nothing: a person has stopped the gateway meanwhile.
+    async fn started_in_place(&self) -> Result<Option<Arc<Link<GatewayTalk>>>, ClientError> {
+        match self.shared.target() {
+            Some(to) => Ok(to.link_in_place().await?.map(Arc::new)),
+            None => Ok(None),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::ClientError;
 use crate::link::{CallError, Cut, Link};
-use crate::peer::{Peer, Talk};
+use crate::peer::{GatewayTalk, Peer, Talk};
 use outlast_core::Owner;
 use outlast_wire::socket;
 use std::ffi::OsString;
@@ -97,8 +97,23 @@ impl Connect {
         }
         match &self.start {
             #[cfg(feature = "start")]
-            Start::OnDemand { program } => crate::start::started(&self.home, program).await,
+            Start::OnDemand { program } => crate::start::started(&self.home, program, crate::start::Starter::Asker).await,
             Start::Never => Err(self.not_running::<T>()),
+        }
+    }
+
+    /// The same for a client that only looks on, in place of a gateway that died. Nothing: a person has stopped the gateway meanwhile.
+    pub(crate) async fn link_in_place(&self) -> Result<Option<Link<GatewayTalk>>, ClientError> {
+        if let Some(link) = greet(&self.home).await? {
+            return Ok(Some(link));
+        }
+        match &self.start {
+            #[cfg(feature = "start")]
+            Start::OnDemand { program } => match crate::start::started(&self.home, program, crate::start::Starter::Onlooker).await {
+                Err(ClientError::Start { .. }) if crate::start::is_gateway_stopped(&self.home) => Ok(None),
+                started => started.map(Some),
+            },
+            Start::Never => Ok(None),
         }
     }
 

@@ -61,6 +61,14 @@ impl<T: Talk> Redial<T> {
         }
     }
 
+    /// The same, without starting anything.
+    pub(crate) async fn own_running_link(&self) -> Result<Arc<Link<T>>, ClientError> {
+        match &self.way {
+            Way::Dial(to) => crate::dial::greet(&to.home).await?.map(Arc::new).ok_or_else(|| to.not_running::<T>()),
+            Way::Given => self.link().await,
+        }
+    }
+
     /// The connection that all requests share, if there is one or can be made without starting anything.
     pub(crate) async fn link_if_running(&self) -> Result<Option<Arc<Link<T>>>, ClientError> {
         let mut held = self.link.lock().await;

@@ -1,4 +1,6 @@
 //! For those who ask for somebody else: what they were answered has been seen once it was passed on, and what is to be forgotten is forgotten then.
+//!
+//! Decision 103: docs/decisions/tools-mcp.md.
 
 use crate::ClientError;
 use crate::client::decode;

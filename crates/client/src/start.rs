@@ -35,9 +35,18 @@ const FAILED: &[u8] = b"failed\n";
 /// What a gateway says that found another one at work.
 const TAKEN: &[u8] = b"taken\n";
 
+/// For whom a program is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Starter {
+    /// A user or program that asks something of it.
+    Asker,
+    /// One that only looks on, in place of a gateway that died. None is started if a person stops the gateway just then.
+    Onlooker,
+}
+
 /// A connection to the engine or gateway of `home`, which is started unless another client just did.
-pub(crate) async fn started<T: Talk>(home: &Path, program: &Path) -> Result<Link<T>, ClientError> {
-    let at = Place { peer: T::PEER, home, program };
+pub(crate) async fn started<T: Talk>(home: &Path, program: &Path, starter: Starter) -> Result<Link<T>, ClientError> {
+    let at = Place { peer: T::PEER, home, program, starter };
     at.make_home()?;
     // Held until the program listens, so that of many who come at once one starts it and the others find it.
     let lock = at.lock().await?;
@@ -75,6 +84,7 @@ struct Place<'a> {
     peer: Peer,
     home: &'a Path,
     program: &'a Path,
+    starter: Starter,
 }
 
 struct Started {
@@ -219,6 +229,9 @@ impl Place<'_> {
             Peer::Gateway => ["OUTLAST_SESSION", "OUTLAST_TASK", "OUTLAST_GENERATION"].iter().for_each(|name| _ = command.env_remove(name)),
         }
         command.arg("--home").arg(self.home).args(["--ready-fd", "1", "--detach"]);
+        if self.starter == Starter::Onlooker {
+            command.arg("--unless-stopped");
+        }
         // The lock comes as its input: should we be killed now, the next caller still waits until this program listens or is gone.
         let lock = lock.try_clone().map_err(|e| self.failed(format!("cannot pass the lock on: {e}")))?;
         command.stdin(Stdio::from(lock)).stdout(Stdio::from(tell)).stderr(Stdio::from(log)).current_dir("/");
@@ -285,6 +298,11 @@ pub(crate) fn is_gateway_due(home: &Path) -> bool {
     let path = home.join("gateway.lock");
     let says = std::fs::read_to_string(&path).unwrap_or_default();
     says.trim() == "at work" && File::open(&path).is_ok_and(|lock| is_free(&lock))
+}
+
+/// Whether a person has stopped the gateway of this home.
+pub(crate) fn is_gateway_stopped(home: &Path) -> bool {
+    std::fs::read_to_string(home.join("gateway.lock")).unwrap_or_default().trim() == "stopped"
 }
 
 /// Whether no program holds this lock of a home.

@@ -1,4 +1,6 @@
 //! Constants of the contract, in one place.
+//!
+//! Decision 3: docs/decisions/build.md.
 
 use std::time::Duration;
 

@@ -3,6 +3,8 @@
 //! Both are states that a pure function advances, from one fact and its time to the next. Stored with the notices that came of
 //! them, in one transaction, they make a replay give the same notices again. All times are microseconds since the machine was
 //! started, which no clock change moves.
+//!
+//! Decisions 47 and 48: docs/decisions/watch.md.
 
 use crate::ProcessId;
 use serde::{Deserialize, Serialize};

@@ -5,6 +5,8 @@
 //! jump forward is subtracted from every age that spans it. A jump back makes nothing older; it undoes an earlier jump forward. If it is
 //! not certain on which side of a jump a process ended, the younger age counts. Across a reboot there is nothing to compare with, and the
 //! clock is believed.
+//!
+//! Decision 166: docs/decisions/store.md.
 
 use outlast_core::Time;
 use outlast_store::dir::Home;

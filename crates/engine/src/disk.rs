@@ -2,6 +2,8 @@
 //!
 //! A look into a folder or a small commit takes less time than handing it to another thread and back, so it is done where it is wanted, on a thread that others
 //! want too. If the disk is slow, it is done on another thread, so that other tasks do not wait for it.
+//!
+//! Decision 76: docs/decisions/engine.md.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

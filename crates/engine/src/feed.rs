@@ -1,6 +1,8 @@
 //! New output of a process, told to all who follow it over one connection to its keeper.
 //!
 //! A keeper has few connections. If each follower had one, a process with many followers could not be stopped.
+//!
+//! Decision 157: docs/decisions/engine.md.
 
 use crate::link::Link;
 use crate::reach::{Away, Reach};

@@ -1,4 +1,6 @@
 //! What a command leaves running after its end: who that is, as far as it can be proven, and how it is shown.
+//!
+//! Decisions 261 and 285: docs/decisions/stop.md.
 
 use crate::facts::{Facts, Seen};
 use crate::final_record;

@@ -2,6 +2,8 @@
 //!
 //! systemd's user manager stops about ten seconds after the user's last logout, with everything below it, unless the user lingers. The
 //! scope of a login session survives the logout, unless logind is configured to kill it (`KillUserProcesses`).
+//!
+//! Decision 167: docs/decisions/places.md.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -2,6 +2,8 @@
 //!
 //! A home can be removed, renamed or replaced under a running engine. No path leads to the engine's lock and index then, and another engine
 //! may serve the path. Commits from then on would be lost, so the engine accepts nothing more and ends.
+//!
+//! Decision 160: docs/decisions/store.md.
 
 use crate::closing::{Closing, Shutdown};
 use crate::os::Watch;

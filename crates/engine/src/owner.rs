@@ -6,10 +6,11 @@ use crate::disk::blocking;
 use crate::facts::Facts;
 use crate::handle::TableRequest;
 use crate::index::Writer;
+use crate::left_behind::may_have_left;
 use crate::parts::Parts;
 use crate::stop::stop_with_the_engine;
 use crate::supervise::{Known, supervise};
-use crate::table::{Advance, Reserved, Table};
+use crate::table::{Advance, ProcessView, Reserved, Table};
 use crate::{refuse, remove, retain};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::meta::{Snapshot, flag};
@@ -17,7 +18,7 @@ use outlast_wire::v1::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 /// How long the end of the engine waits for what is being started.
@@ -32,6 +33,8 @@ pub(crate) struct TableOwner {
     table: Table,
     supervisors: JoinSet<()>,
     removing: JoinSet<()>,
+    /// Looks which of the old processes have left something running.
+    look_at_left: Option<JoinHandle<()>>,
     writer: Option<Writer>,
     idle_since: Option<Instant>,
     jumps: ClockJumps,
@@ -44,6 +47,7 @@ impl TableOwner {
             table: Table::new(&parts.home, parts.config.max_running),
             supervisors: JoinSet::new(),
             removing: JoinSet::new(),
+            look_at_left: None,
             writer: Some(writer),
             idle_since: None,
             parts,
@@ -195,7 +199,13 @@ impl TableOwner {
         // Without its folder, the next engine would take one whose end is not recorded for lost.
         let finished = self.table.finished(|id| !self.parts.intake.unsaved.has(id));
         let config = &self.parts.config;
+        let mut may_leave = Vec::new();
         for id in retain::too_much(finished, self.parts.now(), &self.jumps, config.keep_for, config.keep_bytes) {
+            let view = self.table.view(id);
+            if view.as_ref().is_some_and(|view| may_have_left(&view.facts.phase)) {
+                may_leave.extend(view);
+                continue;
+            }
             self.table.drop_entry(id);
             let parts = Arc::clone(&self.parts);
             self.removing.spawn(async move {
@@ -205,6 +215,29 @@ impl TableOwner {
                 }
             });
         }
+        self.prune_without_left(may_leave);
+    }
+
+    /// Removes those of which nothing runs any more. Without the record of a process, no verb would find what it left running.
+    fn prune_without_left(&mut self, views: Vec<ProcessView>) {
+        if views.is_empty() || self.look_at_left.as_ref().is_some_and(|look| !look.is_finished()) {
+            return;
+        }
+        let parts = Arc::clone(&self.parts);
+        // Not among `removing`, which the end of the engine waits for: this asks the owner of the table.
+        self.look_at_left = Some(tokio::spawn(async move {
+            let look = parts.leftovers.look();
+            let without_left = move || {
+                let is_over = |v: &ProcessView| look.at(&v.dir, &v.facts, Snapshot::read(&v.dir).ok().as_ref()).is_empty();
+                views.into_iter().filter(is_over).collect::<Vec<ProcessView>>()
+            };
+            // A panic there removes nothing.
+            for view in blocking(without_left).await.unwrap_or_default() {
+                if let Err(error) = remove::forget(&parts, &view).await {
+                    tracing::warn!(id = %view.id(), error = error.error, "cannot remove");
+                }
+            }
+        }));
     }
 
     /// Removes notices that were settled long ago.

@@ -64,7 +64,7 @@ pub(crate) fn not_found(given: &str, near: &[Near]) -> Error {
     let what = format!("No process with ID {shown}");
     let meant: Vec<String> = near.iter().map(ToString::to_string).collect();
     let meant = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
-    refusal(code::NOT_FOUND, what, format!("{meant}`outlast list --all` shows those there are")).with_status("not_found")
+    refusal(code::NOT_FOUND, what, format!("{meant}`outlast list --all` lists all processes")).with_status("not_found")
 }
 
 /// No conversation that the caller may touch.

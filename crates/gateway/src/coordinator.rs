@@ -2,6 +2,8 @@
 //!
 //! Inputs that wait are taken in together and share one commit. If the commit fails, the conversations are put back as they were, requests are refused, and
 //! what agents and the engine reported is taken in again a second later.
+//!
+//! Decisions 197 and 198: docs/decisions/gateway.md.
 
 mod agent;
 mod ask;

@@ -89,6 +89,11 @@ pub fn remember_agent(home: &std::path::Path, name: &str, path: &std::ffi::OsStr
     }
 }
 
+/// The names of agents that need no configuration.
+pub fn built_in_agents() -> impl Iterator<Item = &'static str> {
+    outlast_agents::AgentName::ALL.into_iter().map(outlast_agents::AgentName::as_str)
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ran {
@@ -155,6 +160,7 @@ pub fn check(home: &Path) -> Result<Vec<String>, RunError> {
 
 async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Result<Ran, StartError> {
     let home = settings.home.clone();
+    let shown_home = home.clone();
     let path = home.join("gateway.lock");
     points::reach("gateway.before_lock");
     let taken = GatewayLock::take(&path, settings.is_service).map_err(StartError::file("lock", &path))?;
@@ -201,9 +207,10 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
     let listening = tokio::spawn(serve::listen(listener, home, gateway.clone(), is_closing));
     let watching = tokio::spawn(serving.watch(coordinator.engine.clone(), gateway.clone()));
     let signalled = tokio::spawn(signals.pass_on(gateway));
+    tracing::info!("serves the conversations of {}", shown_home.display());
     ready();
     let exit = coordinator.serve().await;
-    tracing::info!(?exit, "ending");
+    tracing::info!("ends: {exit}");
     closing.send_replace(true);
     watching.abort();
     let word = coordinator.leave(exit).await;

@@ -2,6 +2,8 @@
 //!
 //! The engine keeps the queue of notices. It tells over one connection which sessions have some; that connection is open while the gateway lives, and by its end
 //! the engine knows that a gateway may have to be started.
+//!
+//! Decision 199: docs/decisions/gateway.md.
 
 use crate::coordinator::{Batch, Coordinator, Gateway, Input};
 use crate::rules::conversation::{Cause, Event, LeasedNotice, TurnId};

@@ -3,6 +3,8 @@
 //! The owner is the user who wrote last, by the user id of the socket's other end. Only the user of the home and root can reach the socket, so the rule has no
 //! list of its own: whoever may connect may speak. It matters when nobody is connected. If a home was given to another user, what its conversations still owe
 //! the user before is not started for them: a message of the new user makes the conversation theirs.
+//!
+//! Decision 230: docs/decisions/gateway.md.
 
 use crate::rules::queue::OwnerCheck;
 

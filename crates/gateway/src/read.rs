@@ -1,4 +1,6 @@
 //! Reading the conversations of a home whose gateway does not run. A gateway that is started for that would resume what a person has stopped.
+//!
+//! Decision 242: docs/decisions/gateway.md.
 
 use crate::coordinator::{Live, Reading, not_found};
 use crate::startup::StartError;

@@ -1,4 +1,6 @@
 //! The end of a gateway: drain, marks, cancels, exit codes, and the word in the lock.
+//!
+//! Decisions 203, 204, 205 and 241: docs/decisions/gateway.md.
 
 use crate::coordinator::{Batch, Coordinator, Live, later, now};
 use crate::rules::conversation::Event;
@@ -9,6 +11,7 @@ use outlast_agents::{running_agents, stop_agents_of};
 use outlast_client::{Client, ClientError, Owner, Until};
 use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -82,6 +85,18 @@ pub(crate) struct Exit {
     how: &'static str,
     /// If turns are open, the engine starts a gateway for them after a while.
     does_return: bool,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let next = match (self.word, self.does_return) {
+            (LockWord::AtWork, _) => "the next gateway is started",
+            (LockWord::Stopped, _) => "it stays stopped until a user starts it",
+            (LockWord::Empty, true) => "the engine starts the next one in a minute if turns are open",
+            (LockWord::Empty, false) => "the engine starts the next one when there is something to do",
+        };
+        write!(f, "{}; {next}", self.how)
+    }
 }
 
 /// What the lock says.

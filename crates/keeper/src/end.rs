@@ -1,4 +1,6 @@
 //! The end: seen, recorded, told, reaped, in this order.
+//!
+//! Decision 9: docs/decisions/keeper.md; Decision 262: docs/decisions/stop.md.
 
 use crate::os::{self, Waited};
 use crate::pair::Pair;

@@ -1,4 +1,6 @@
 //! The parent of the command. Starts it, waits, publishes its end, gives its pid back. Does as little as can be.
+//!
+//! Decision 9: docs/decisions/keeper.md.
 
 use crate::pair::{Pair, slept};
 use crate::{Next, end, os, spawn};

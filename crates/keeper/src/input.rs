@@ -2,6 +2,8 @@
 //!
 //! Bytes are put into the spool only while it is empty, and count as taken from then on. From there the kernel moves them to the command.
 //! Whoever dies in between leaves them in the spool or behind it, and how many are in it says which.
+//!
+//! Decision 35: docs/decisions/stop.md.
 
 use crate::pair::{Pair, Pipe};
 use outlast_core::Role;

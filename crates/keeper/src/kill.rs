@@ -3,6 +3,8 @@
 //! The leader alone is asked first, so that a program which shuts its own children down gets to do it, and a shell cannot go on to its next
 //! command because its current one was killed. Once it is gone, or half the grace is, everybody is asked. At the end of the grace all are
 //! killed, and killed again until none is found. How far this has come lies in `meta`: a new pump goes on with it.
+//!
+//! Decision 30: docs/decisions/stop.md.
 
 use crate::os;
 use crate::pair::Pair;

@@ -10,6 +10,8 @@
 //!
 //! If `splice` or `tee` is refused, bytes are read and written, and in between they are in memory only. Flags in `meta` say that this is
 //! so, and that a pump may have died with such bytes.
+//!
+//! Decisions 6 and 156: docs/decisions/keeper.md.
 
 use crate::pair::Pair;
 use crate::tty::Questions;

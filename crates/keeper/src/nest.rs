@@ -3,6 +3,8 @@
 //! The engine starts a nest, and sends it an id and a connection for each process that it wants kept. A few keepers are forked ahead and wait for such a message, all
 //! at the same socket: the kernel gives it to one of them. That one takes the name of its process and goes on as its pump, and the nest forks another in its place.
 //! Whatever is killed here has started nothing: the connection closes, and the engine asks again.
+//!
+//! Decision 80: docs/decisions/keeper.md.
 
 use crate::os::{self, Fork, Kin, Title};
 use crate::start::{Ground, StartError};

@@ -1,4 +1,6 @@
 //! What both keepers hold, and how one makes the other.
+//!
+//! Decisions 4, 5 and 8: docs/decisions/keeper.md.
 
 use crate::os::{self, Fork, Kin, Leaf};
 use crate::spawn::Prepared;

@@ -3,6 +3,8 @@
 //! The holder waits for the word, and wakes the pump when the command is there; without a holder, or once the engine has left, the pump looks by itself. Whoever finds it
 //! notes it in `meta` before it is taken off the connection, so that it is never only in the memory of one that may be killed. If the engine leaves without a word, or one of the
 //! two dies before it, the other leaves too: nothing was started, and the engine asks for another pair.
+//!
+//! Decision 80: docs/decisions/keeper.md.
 
 use crate::pair::{Pair, slept};
 use outlast_core::Role;

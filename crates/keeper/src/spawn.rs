@@ -1,4 +1,6 @@
 //! Starts the command: its pid is on record before it can run.
+//!
+//! Decisions 7, 81 and 154: docs/decisions/keeper.md; Decision 151: docs/decisions/store.md.
 
 use crate::limits::PreparedLimits;
 use crate::os::{self, Kin};

@@ -2,6 +2,8 @@
 //!
 //! News is owed until an engine has written it down, which it says in `meta`. A listener that goes away before that, or an engine that was just stopping, is no
 //! one to have told: another is started. Whoever waits for a notice asks nobody, so nobody else would start one.
+//!
+//! Decisions 77 and 78: docs/decisions/keeper.md.
 
 use crate::pair::Pair;
 use crate::wake::{self, Waking};

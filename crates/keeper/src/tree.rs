@@ -1,4 +1,6 @@
 //! Who belongs to the command's tree, and how to signal them and nobody else.
+//!
+//! Decision 8: docs/decisions/keeper.md; Decision 38: docs/decisions/stop.md.
 
 use crate::os;
 use crate::pair::Pair;

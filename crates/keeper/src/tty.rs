@@ -1,4 +1,6 @@
 //! Terminals: made, resized, and their questions answered.
+//!
+//! Decisions 10 and 43: docs/decisions/keeper.md.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;

@@ -1,4 +1,6 @@
 //! Starts an engine when there is news and nobody to hear it.
+//!
+//! Decision 11: docs/decisions/keeper.md.
 
 use crate::os::{self, Fork, Kin};
 use crate::pair::Pair;

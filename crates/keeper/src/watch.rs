@@ -8,6 +8,8 @@
 //! tell     listeners, or an engine
 //! clear    one store in `meta`       nothing waits any more
 //! ```
+//!
+//! Decisions 67 and 170: docs/decisions/watch.md.
 
 use crate::pair::Pair;
 use outlast_core::{Matched, Record, Time};

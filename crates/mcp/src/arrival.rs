@@ -2,6 +2,8 @@
 //!
 //! An answer that is handed to the protocol's library is not yet with anybody. Each transport says when it is in the pipe or socket; only then an end that it showed
 //! counts as seen, and a notice that came with it as told.
+//!
+//! Decision 103: docs/decisions/tools-mcp.md.
 
 use outlast_client::Receipt;
 use outlast_tools::After;

@@ -2,6 +2,8 @@
 //!
 //! Whoever asks must have the token: the interface is open to every user and every web page of the machine. `Host` and `Origin` are checked besides, so that a page that
 //! had its own name point here is refused even if it should know the token.
+//!
+//! Decision 108: docs/decisions/tools-mcp.md.
 
 use crate::Server;
 use crate::arrival::{Arrival, Passage};

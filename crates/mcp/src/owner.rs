@@ -1,4 +1,6 @@
 //! For whom a request is made.
+//!
+//! Decision 106: docs/decisions/tools-mcp.md.
 
 use outlast_core::Owner;
 use rmcp::service::{RequestContext, RoleServer};

@@ -2,6 +2,8 @@
 //!
 //! Every user of the machine can connect, and then say nothing. So that those who have the token always find a place, whoever has not shown it gives way to the next one
 //! that comes: first the one that came first.
+//!
+//! Decision 148: docs/decisions/tools-mcp.md.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};

@@ -1,4 +1,6 @@
 //! Durable tasks: a process is one, under its own name. The engine has it on disk before anybody is told, and it can be asked for until retention takes it.
+//!
+//! Decision 107: docs/decisions/tools-mcp.md.
 
 use crate::answer;
 use outlast_client::{ClientError, ProcessInfo, Reason, Time, code};

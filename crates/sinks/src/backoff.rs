@@ -1,4 +1,6 @@
 //! When to try again.
+//!
+//! Decision 54: docs/decisions/sinks.md.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! One run of a hook command: in a process group of its own, with bounded input, output and time.
+//!
+//! Decision 53: docs/decisions/sinks.md.
 
 use crate::os::Life;
 use crate::run::Outcome;

@@ -2,6 +2,8 @@
 //!
 //! `getaddrinfo` blocks while name servers do not answer, for half a minute or more, and cannot be cancelled. The runtime has few blocking
 //! threads, and they read disks for every client. So each look-up gets a thread of its own, and calls for the same name share one look-up.
+//!
+//! Decision 169: docs/decisions/sinks.md.
 
 use std::collections::BTreeMap;
 use std::io;

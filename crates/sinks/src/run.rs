@@ -1,4 +1,6 @@
 //! The loop of each sink: take what is due, call, settle.
+//!
+//! Decisions 55 and 56: docs/decisions/sinks.md.
 
 use crate::coalesce::forgotten;
 use crate::{Desk, DeskError, Gather, Plan, Policy, Settle, SinkConfig, Way, backoff, hook, plan, webhook};

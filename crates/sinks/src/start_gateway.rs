@@ -2,6 +2,8 @@
 //!
 //! The rule looks at the state and not at an event, so no wake-up can be missed: *the lock is free, and it says `at work` or a notice is open for a gateway*. Only
 //! where there is a `gateway.db`, and not where a person stopped the gateway. If the lock says `service`, a service manager is given the time to do it first.
+//!
+//! Decisions 201 and 214: docs/decisions/gateway.md.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};

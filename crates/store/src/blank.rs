@@ -1,6 +1,8 @@
 //! Folders that are made before anybody asks for them: a file system takes its time to find room for a new file.
 //!
 //! No process has the name of a blank, so whatever happens to one, it is none. One that was left behind is removed with what else was cut short.
+//!
+//! Decision 98: docs/decisions/store.md.
 
 use crate::dir::{Home, ProcessDir};
 use crate::meta::Meta;

@@ -1,6 +1,8 @@
 //! The system calls that a container's profile or an old kernel may refuse, and the fallback for each.
 //!
 //! The list was found by tracing keepers, fork server and engine. `tests/it/calls.rs` refuses every row with ENOSYS, EPERM and EINVAL.
+//!
+//! Decision 155: docs/decisions/keeper.md.
 
 use std::io;
 

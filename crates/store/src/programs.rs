@@ -2,6 +2,8 @@
 //!
 //! A command may use another home, and then starts an engine and keepers of that home. They descend from the command, but are not part of
 //! it. A name or a command line proves nothing, since any program can have them.
+//!
+//! Decision 158: docs/decisions/stop.md.
 
 use crate::dir::UNNAMED;
 use crate::os::parent_of;

@@ -2,6 +2,8 @@
 //!
 //! Whoever writes says how far it got elsewhere (`meta`); bytes past that may be written once more, at the same place and the same.
 //! A hole is told as what it is: never read as zeros, never skipped without a word.
+//!
+//! Decision 18: docs/decisions/store.md.
 
 use crate::dir::ProcessDir;
 use outlast_core::{GapWhy, limits};

@@ -1,6 +1,8 @@
 //! The request, as it was taken: what is kept of it, and what is needed once, to start.
 //!
 //! An eight-byte header, then two frames. The second holds the raw command and environment, and is cut off once the command runs.
+//!
+//! Decision 15: docs/decisions/store.md.
 
 use crate::dir::ProcessDir;
 use crate::frame::{self, Head};

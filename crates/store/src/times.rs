@@ -10,6 +10,8 @@
 //! 12  zero, u32
 //! 16  notes: byte, u64 · UTC microseconds, i64 · crc32 of both, u32
 //! ```
+//!
+//! Decision 272: docs/decisions/store.md.
 
 use crate::dir::ProcessDir;
 use crate::segments;

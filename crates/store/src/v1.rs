@@ -1,4 +1,6 @@
 //! How facts and requests look on disk, first version. A name changed elsewhere changes nothing here; a name changed here is an outage.
+//!
+//! Decision 19: docs/decisions/store.md.
 
 use outlast_core as core;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -3,6 +3,8 @@
 //! A notice is one line in brackets, or several lines of which the last is only a closing bracket. Text from other programs and users
 //! (output, commands, patterns, posted fields) goes through [`quote`]: each of its lines is marked or follows a label of ours, so that none
 //! can pass for a line of the notice. Remarks about a quote come before it, unless the contract has them after it.
+//!
+//! Decision 168: docs/decisions/notices.md.
 
 mod delegation;
 mod quote;

@@ -1,4 +1,6 @@
 //! Colours beside text, so that secrets are found in the text alone.
+//!
+//! Decision 271: docs/decisions/text.md.
 
 use crate::escape::{ESC, control_parts};
 use memchr::memchr;

@@ -1,4 +1,6 @@
 //! What a text costs a model.
+//!
+//! Decision 62: docs/decisions/text.md.
 
 use memchr::memchr_iter;
 use std::sync::LazyLock;

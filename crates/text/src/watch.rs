@@ -4,6 +4,8 @@
 //! was drawn counts. How the bytes were cut into pieces changes nothing: a pattern, a character or an escape sequence may lie across two reads.
 //!
 //! Most output matches nothing and most of it has no escapes, so whole pieces are searched as they came, and only the lines of hits are looked at.
+//!
+//! Decision 66: docs/decisions/watch.md.
 
 mod search;
 

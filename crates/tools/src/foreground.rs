@@ -1,4 +1,6 @@
 //! A command in the foreground: a process like any other, whose end the call waits for.
+//!
+//! Decision 57: docs/decisions/tools-mcp.md.
 
 use crate::meaning::meaning;
 use crate::output::Output;

@@ -1,4 +1,6 @@
 //! What does not belong into the foreground: commands that hide from us, and commands that never return.
+//!
+//! Decision 58: docs/decisions/tools-mcp.md.
 
 use crate::shell::{Line, Simple};
 use std::fmt;

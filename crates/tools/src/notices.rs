@@ -1,5 +1,7 @@
 //! Notices inside an answer. Clients show a model the first text of an answer or its structured content, and seldom more. So notices are in
 //! both. The text is the structured content as JSON, so that a client that shows both can see that they are the same.
+//!
+//! Decision 178: docs/decisions/tools-mcp.md.
 
 use crate::{Answer, cap};
 use outlast_client::{Body, Time, Told};

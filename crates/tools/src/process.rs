@@ -333,8 +333,8 @@ mod tests {
         let unknown =
             ClientError::Refused(outlast_client::Error::new(outlast_client::ErrorKind::Refusal, code::NOT_FOUND, "no", "`outlast list`"));
         for (profile, hint) in [
-            (Profile::Native, "list() shows those there are"),
-            (Profile::Hermes, "process(action=\"list\") shows those there are"),
+            (Profile::Native, "list() lists all processes"),
+            (Profile::Hermes, "process(action=\"list\") lists all processes"),
             (Profile::Codex, "use the session_id that exec_command returned"),
         ] {
             assert_eq!(failed(profile, &unknown)["hint"], hint);
@@ -343,9 +343,9 @@ mod tests {
 
     #[test]
     fn a_hint_names_those_that_may_be_meant() {
-        let hint = "did you mean web (proc_0123456789ab)? `outlast list --all` shows those there are";
+        let hint = "did you mean web (proc_0123456789ab)? `outlast list --all` lists all processes";
         let unknown = ClientError::Refused(outlast_client::Error::new(outlast_client::ErrorKind::Refusal, code::NOT_FOUND, "no", hint));
-        assert_eq!(failed(Profile::Native, &unknown)["hint"], "did you mean web (proc_0123456789ab)? list() shows those there are");
+        assert_eq!(failed(Profile::Native, &unknown)["hint"], "did you mean web (proc_0123456789ab)? list() lists all processes");
     }
 
     #[test]

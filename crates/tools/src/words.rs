@@ -21,8 +21,8 @@ impl Profile {
     /// How a process is named that there is.
     pub(crate) fn known(self) -> &'static str {
         match self {
-            Self::Hermes => "process(action=\"list\") shows those there are",
-            Self::Native => "list() shows those there are",
+            Self::Hermes => "process(action=\"list\") lists all processes",
+            Self::Native => "list() lists all processes",
             Self::Codex => "use the session_id that exec_command returned",
         }
     }

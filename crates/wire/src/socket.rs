@@ -2,6 +2,8 @@
 //!
 //! tokio's own has the kernel tell whenever there is room to write, which is each time the other side has read something: whoever asks is woken when the question was
 //! read, and once more when it was answered. This one has it told only while there is no room.
+//!
+//! Decision 100: docs/decisions/engine.md.
 
 use crate::frame::Splitter;
 use crate::os::awaited;

@@ -29,6 +29,8 @@ pub struct ChatFeed {
     last_heard: Option<u64>,
     context: u32,
     is_attended: bool,
+    /// No gateway is started for the first connection.
+    is_of_running: bool,
     connection: Connection,
     /// Connections in a row that ended before anything came over them, and starts that failed.
     fruitless: u32,
@@ -74,6 +76,7 @@ impl ChatFeed {
             last_heard: None,
             context: 0,
             is_attended: false,
+            is_of_running: false,
             connection: Connection::New,
             fruitless: 0,
             not_before: Instant::now(),
@@ -98,6 +101,12 @@ impl ChatFeed {
         Self { is_attended: true, ..self }
     }
 
+    /// The same, over a gateway that runs: none is started for it. If none runs at the beginning, that is an error.
+    #[must_use]
+    pub fn of_running(self) -> Self {
+        Self { is_of_running: true, ..self }
+    }
+
     /// The last part that came: where to go on another time.
     pub fn last_part(&self) -> Option<u64> {
         self.after
@@ -110,7 +119,10 @@ impl ChatFeed {
                 Connection::Open(stream) => stream,
                 Connection::New => {
                     self.pause().await;
-                    let link = self.chat.shared.own_link().await?;
+                    let link = match self.is_of_running {
+                        true => self.chat.shared.own_running_link().await?,
+                        false => self.chat.shared.own_link().await?,
+                    };
                     self.open(&link).await?;
                     continue;
                 }
@@ -184,8 +196,9 @@ impl ChatFeed {
         while matches!(self.connection, Connection::Lost) {
             let link = match crate::dial::greet::<GatewayTalk>(self.home()?).await? {
                 Some(link) => Arc::new(link),
-                None if self.chat.is_start_due() => match self.chat.shared.own_link().await {
-                    Ok(link) => link,
+                None if self.chat.is_start_due() => match self.chat.started_in_place().await {
+                    Ok(Some(link)) => link,
+                    Ok(None) => continue,
                     Err(ClientError::Start { .. }) if self.fruitless < MAX_START_ATTEMPTS => {
                         self.was_fruitless();
                         self.pause().await;

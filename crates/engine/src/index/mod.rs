@@ -225,6 +225,11 @@ impl Index {
         read(reader).map_err(|e| sqlite::error(&self.tables.path, &e))
     }
 
+    /// Whether everything that was asked for so far is on disk, so that a reader sees it.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.waiting.load(SeqCst) == 0 && self.tables.later().changes.is_empty()
+    }
+
     /// Has work done with what is written next, and does not wait for it.
     pub(crate) async fn work_later(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static) {
         // Only for what may be lost: whoever calls says why.

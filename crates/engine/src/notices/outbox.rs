@@ -135,9 +135,17 @@ impl Outbox {
         self.index.read(move |db| table::read(db, &filter)).await
     }
 
-    /// How many notices a user of this session would be given at a terminal.
+    /// How many notices a user of this session would be given at a terminal, looks included that are not written yet. If these cannot be
+    /// written, what is on disk counts.
     pub(crate) async fn waiting(&self, session: &str, now: Time) -> Result<u64, IndexError> {
-        self.index.read(|db| table::waiting(db, session, moment(now))).await
+        let now = moment(now);
+        if !self.index.is_caught_up() {
+            let session = session.to_owned();
+            if let Ok(count) = self.index.work(move |db| table::waiting(db, &session, now)).await {
+                return Ok(count);
+            }
+        }
+        self.index.read(|db| table::waiting(db, session, now)).await
     }
 
     /// The place of the newest notice.

@@ -89,12 +89,16 @@ fn check_secrets_given(kept: &Kept, command: Option<&Command>) -> Result<(), Err
         ));
     };
     let shown = kept.spec.command.shown();
-    let is_masked = |word: &&str| word.contains("***") || word.contains("...");
-    match shown.split_whitespace().filter(is_masked).find(|word| command.contains(word)) {
+    match shown.split_whitespace().filter(|word| holds_mask(word)).find(|word| command.contains(word)) {
         None => Ok(()),
         Some(word) => {
             let what = format!("{word} stands for a secret in the command of {}, which was not kept", kept.id);
             Err(refuse::refusal(code::SCRUBBED, what, "write the secret in its place, or a variable that --env gives"))
         }
     }
+}
+
+/// Whether a word may hold the mask of a secret: `***`, or dots before its last four characters. Dots at the end are the command's own, as in `./...`.
+fn holds_mask(word: &str) -> bool {
+    word.contains("***") || word.match_indices("...").any(|(at, dots)| word[at + dots.len()..].chars().count() >= 4)
 }

@@ -542,7 +542,7 @@ fn unknown_agent(name: &str, configured: &BTreeMap<String, AgentSettings>) -> (S
     let near = outlast_core::nearest(name, AgentName::ALL.map(AgentName::as_str).into_iter().chain(own_agents(configured)));
     let near = near.first().map(|near| format!("did you mean {near}? ")).unwrap_or_default();
     let hint = format!(
-        "{near}There are {}. Another one needs `argv` or `command` in [gateway.agents.NAME] of config.toml, then \
+        "{near}Known agents: {}. Another one needs `argv` or `command` in [gateway.agents.NAME] of config.toml, then \
          `outlast gateway restart`",
         agent_names(configured)
     );
@@ -577,7 +577,7 @@ mod tests {
         assert_eq!(what, "there is no agent opencde");
         assert_eq!(
             hint,
-            "did you mean opencode? There are codex, opencode, kimi, hermes, gemini, qwen. Another one needs `argv` or `command` in \
+            "did you mean opencode? Known agents: codex, opencode, kimi, hermes, gemini, qwen. Another one needs `argv` or `command` in \
              [gateway.agents.NAME] of config.toml, then `outlast gateway restart`"
         );
         let own = BTreeMap::from([("reviewer".to_owned(), agent(&["review"])), ("qwen".into(), agent(&[])), ("empty".into(), agent(&[]))]);
@@ -586,6 +586,6 @@ mod tests {
         let (what, hint) = unknown_agent("empty", &own);
         assert!(what.contains("without a program") && hint.contains("[gateway.agents.empty]"), "{what}: {hint}");
         let (what, hint) = unknown_agent(&"\x1bx".repeat(10_000), &own);
-        assert!(what.len() < 200 && !what.contains('\x1b') && hint.starts_with("There are codex"), "{what}: {hint}");
+        assert!(what.len() < 200 && !what.contains('\x1b') && hint.starts_with("Known agents: codex"), "{what}: {hint}");
     }
 }

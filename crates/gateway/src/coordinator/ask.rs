@@ -4,9 +4,9 @@ use super::agent::agent_names;
 use super::batch::{Batch, Deed};
 use super::ended::BY_PERSON;
 use super::live::Live;
-use super::{AnswerTo, ChatAnswer, Coordinator, refusal, store_failed};
+use super::{AnswerTo, ChatAnswer, Coordinator, later, now, refusal, store_failed};
 use crate::owner::UserId;
-use crate::rules::conversation::{Cause, Conversation, Event, MAX_QUEUED_MESSAGES, Message, TurnId};
+use crate::rules::conversation::{self, Cause, Conversation, Event, MAX_QUEUED_MESSAGES, Message, TurnId};
 use crate::rules::key::{LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
 use crate::rules::reset::LiveProcesses;
 use crate::rules::text::Line;
@@ -157,8 +157,13 @@ impl Coordinator {
         if let Some(known) = known {
             return match known.key == key {
                 true => Ok((known.id, None)),
-                false => Err(refusal(code::ID_TAKEN, "this message was sent in another conversation", "send it under another id")),
+                false => Err(sent_elsewhere()),
             };
+        }
+        // What shares the commit is not in the store yet.
+        let has_it = |live: &Live| live.conversation.rows.iter().any(|row| matches!(&row.cause, Cause::Message(of) if of == id));
+        if batch.touched().filter(|other| *other != key).any(|other| self.chats.get(other).is_some_and(has_it)) {
+            return Err(sent_elsewhere());
         }
         let by = wanted.by;
         self.make(key, wanted, batch)?;
@@ -294,6 +299,10 @@ impl Coordinator {
                 let earlier = self.reading().earlier(key, number)?;
                 (Event::Return { to: earlier.generation.number }, Some(earlier))
             }
+            ChatOrder::Resume(Some(_)) if live.conversation.standing() == conversation::Standing::Active => {
+                let said = format!("Generation {current} is the current one, and nothing in it is interrupted or suspended.");
+                return Ok(ChatAnswer::Changed(Changed::new(live.standing(), u64::from(current), said)));
+            }
             ChatOrder::Resume(_) => (Event::Resume, None),
         };
         if let (ChatOrder::Resume(_), Some(live)) = (order, self.touch(key, batch)) {
@@ -363,6 +372,7 @@ impl Coordinator {
         status.queued = rows().filter(|row| row.turn == Turn::Queued).count() as u64;
         status.idle = !self.has_work();
         status.draining = self.drain.is_some() || self.hold_until.is_some();
+        status.drained_until = self.hold_until.map(|until| later(now(), until.saturating_duration_since(Instant::now())));
         status.ending = self.drain.as_ref().map(|drain| match drain.kind {
             DrainKind::Restart => "restart".to_owned(),
             DrainKind::Shutdown => "stop".to_owned(),
@@ -393,6 +403,10 @@ impl Coordinator {
 /// How many minutes it is until then, of which one has begun.
 fn minutes_until(at: Instant) -> u64 {
     at.saturating_duration_since(Instant::now()).as_secs().saturating_add(1).div_ceil(60)
+}
+
+fn sent_elsewhere() -> Error {
+    refusal(code::ID_TAKEN, "this message was sent in another conversation", "send it under another id")
 }
 
 fn too_many() -> Error {

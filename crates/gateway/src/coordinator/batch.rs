@@ -321,7 +321,8 @@ fn about(line: &Line) -> &'static str {
         Line::StartedAnew(_) | Line::Reset(..) | Line::ResumeExpired(_) | Line::NewConversation => "new",
         Line::TooOldToQuote => "obsolete",
         Line::Stopped | Line::NothingToStop => "stopped",
-        Line::Continued | Line::Returned(_) | Line::NothingToResume => "resumed",
+        Line::Continued | Line::NothingToResume => "resumed",
+        Line::Returned(_) => "returned",
         Line::NoticesObsolete(..) => "notice",
         Line::Waiting(_) => "waiting",
     }

@@ -46,8 +46,9 @@ impl Coordinator {
         parts.extend(batch.parts_of(head, attempt).cloned());
         let questions = open_questions(&parts);
         for mut body in open_calls(&parts) {
-            // An answer is written down before the agent gets it.
-            match questions.iter().any(|asked| asked.call.as_ref() == Some(&body.call)) {
+            // An answer is written down before the agent gets it. A call that was allowed, and is asked about again, may have run in between.
+            let is_asked = questions.iter().any(|asked| asked.call.as_ref() == Some(&body.call));
+            match is_asked && !was_allowed(&parts, &body.call) {
                 true => (body.state, body.result) = (ToolState::Failed, Some(NOT_ALLOWED.into())),
                 false => body.state = ToolState::Unknown,
             }
@@ -79,6 +80,16 @@ pub(super) fn open_calls(parts: &[Part]) -> Vec<ToolBody> {
         }
     }
     open
+}
+
+/// Whether a question about a call was answered with yes.
+fn was_allowed(parts: &[Part], call: &str) -> bool {
+    parts.iter().any(|part| match part.content() {
+        Content::Permission(asked) if asked.call.as_deref() == Some(call) => {
+            asked.options.iter().any(|option| asked.answer.as_ref() == Some(&option.option) && option.kind.starts_with("allow"))
+        }
+        _ => false,
+    })
 }
 
 fn open_questions(parts: &[Part]) -> Vec<PermissionBody> {

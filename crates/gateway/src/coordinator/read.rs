@@ -204,5 +204,5 @@ fn word<T: serde::Serialize>(value: &T) -> String {
 
 fn no_generation(key: &str, number: u64) -> Error {
     let what = format!("there is no generation {number} of the conversation {}", shown_name(key));
-    refusal(code::NOT_FOUND, what, "`/history`, or `outlast chat show NAME`, lists those there are")
+    refusal(code::NOT_FOUND, what, "`/history`, or `outlast chat show NAME`, lists the generations")
 }

@@ -124,10 +124,10 @@ impl fmt::Display for Line {
             Self::Returned(earlier) => return write!(f, "Continuing where generation {earlier} ended."),
             Self::NothingToResume => "Nothing is interrupted or suspended.",
             Self::NoticesObsolete(ObsoleteReason::EarlierGeneration | ObsoleteReason::GenerationEnded, count) => {
-                return write!(f, "{} from processes of an earlier generation: recorded, starting no turn.", notices(*count));
+                return write!(f, "Recorded {} from processes of an earlier generation; no turn is started.", notices(*count));
             }
             Self::NoticesObsolete(ObsoleteReason::LeasedTooOften, count) => {
-                return write!(f, "{} could not be processed after several attempts: recorded, starting no turn.", notices(*count));
+                return write!(f, "Recorded {} that could not be processed after several attempts; no turn is started.", notices(*count));
             }
             Self::Waiting(WaitReason::Suspended) => "Suspended. Write to start a new generation, or use /resume to continue this one.",
             Self::Waiting(WaitReason::Age) => "A turn was interrupted long ago. Write, or use /resume to continue it.",

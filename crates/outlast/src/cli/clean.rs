@@ -3,8 +3,13 @@
 use super::choice::{Choice, ChoiceArgs, Many};
 use super::owner::meant;
 use super::progress::{self, About};
-use super::{Context, Failure, ScopeArgs, times};
+use super::{Context, Failure, ScopeArgs, named, times};
 use clap::Args;
+use outlast_client::ProcessId;
+use std::collections::BTreeSet;
+
+/// At most this many removed processes are named.
+const MAX_NAMED: u64 = 20;
 
 /// Remove all finished processes
 ///
@@ -26,6 +31,8 @@ impl Clean {
         let named = self.scope.session.clone();
         let scope = self.scope.or(&ctx.owner());
         let client = ctx.client().await?;
+        // Only a person reads which ones were removed.
+        let before = if ctx.out.has_person() { client.list(&scope, true).await? } else { Vec::new() };
         let about = About::Words("removing finished processes");
         let many = Many { verb: "remove", done: "removed", finished: true, failed: self.failed };
         let left = "the rest is still being removed";
@@ -38,6 +45,12 @@ impl Clean {
             ctx.out.object(&cleaned)?;
         } else {
             ctx.out.line(&format!("{} removed, {} freed", cleaned.removed, times::size(cleaned.freed_bytes)))?;
+            if (1..=MAX_NAMED).contains(&cleaned.removed) && !before.is_empty() {
+                let left: BTreeSet<ProcessId> = client.list(&scope, true).await?.iter().map(|p| p.session_id).collect();
+                let gone = before.iter().filter(|p| !left.contains(&p.session_id));
+                let names: Vec<String> = gone.map(|p| named::shown(p.session_id, p.name.as_deref())).collect();
+                ctx.out.tip(&format!("removed: {}", names.join(", ")));
+            }
             if cleaned.kept > 0 {
                 ctx.out.remark(&format!("{} kept: what they started is still running; `outlast list` shows it", cleaned.kept));
             }

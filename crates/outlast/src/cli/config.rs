@@ -94,9 +94,9 @@ fn effective(settings: &Settings, used: &BTreeMap<String, Setting>) -> Vec<Effec
     for key in outdated.iter().filter(|key| !settings.shown.iter().any(|v| v.key == key.as_str())) {
         let described = |setting: Option<&Setting>| match setting.is_none_or(|s| s.value.is_null()) {
             true => "none".to_owned(),
-            false => "tables that were read at its start".to_owned(),
+            false => "the tables that the engine has read".to_owned(),
         };
-        let now = if current[key].value.is_null() { "none" } else { "other tables" };
+        let now = if current[key].value.is_null() { "none" } else { "different tables" };
         let used = used.get(key);
         all.push(Effective {
             key: format!("[[{key}]]"),

@@ -66,6 +66,19 @@ fn outcome(fate: &Fate) -> (String, Tone) {
     }
 }
 
+/// How a command ended, in words for a person who has just started it; nothing if it runs.
+pub(crate) fn outcome_in_words(p: &ProcessInfo) -> Option<String> {
+    if !matches!(p.phase.as_str(), "exited" | "draining") {
+        return None;
+    }
+    Some(match (p.fate.exit_code.flatten(), &p.fate.signal) {
+        (_, Some(signal)) => format!("was killed by {signal}"),
+        (Some(0), None) => "finished".into(),
+        (Some(code), None) => format!("failed (exit {code})"),
+        (None, None) => "finished, exit code unknown".into(),
+    })
+}
+
 /// What a command left running, and how to stop it.
 pub(crate) fn left_note(id: ProcessId, left: &[LeftProcess]) -> Option<String> {
     let processes = match left.len() {
@@ -115,5 +128,14 @@ pub(crate) fn sentence(fate: &Fate) -> String {
         }
         (Some(Reason::Lost), _) => "is lost: it ended, and its exit status is unknown".into(),
         _ => how,
+    }
+}
+
+/// The same where the user has stopped it with Ctrl-C, for which the engine was asked to stop several.
+pub(crate) fn sentence_after_ctrl_c(fate: &Fate) -> String {
+    let source = fate.termination_source.as_deref().map(|source| source.strip_prefix("process.").unwrap_or(source));
+    match (fate.completion_reason, source) {
+        (Some(Reason::Killed), Some("kill_all")) => format!("was stopped by Ctrl-C ({})", result(fate)),
+        _ => sentence(fate),
     }
 }

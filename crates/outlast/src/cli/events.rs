@@ -96,7 +96,7 @@ struct Post {
     id: Option<String>,
     #[command(flatten)]
     route: RouteArgs,
-    /// The event: a JSON object with a `type`, or `-` to read it from standard input. Secrets in it are masked as they are in output
+    /// The event: a JSON object with a `type`, or `-` to read it from standard input. Secrets of known forms in it are masked, as in output
     #[arg(value_name = "JSON")]
     event: OsString,
 }

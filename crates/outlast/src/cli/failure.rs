@@ -1,6 +1,7 @@
 //! Why a command could not be done, for people and for programs.
 
 use super::ending::named;
+use super::named::Named;
 use outlast_client::{ClientError, StoppedLeft, code};
 use serde_json::{Value, json};
 
@@ -26,6 +27,8 @@ pub(crate) struct Failure {
     silent: bool,
     /// Somebody left on purpose, which is no failure of ours.
     left: bool,
+    /// What was asked was done, although the exit code is that of a refusal.
+    done: bool,
 }
 
 impl Failure {
@@ -69,6 +72,7 @@ impl Failure {
             exit: 1,
             silent: false,
             left: false,
+            done: false,
         }
     }
 
@@ -105,6 +109,26 @@ impl Failure {
     /// The same, in other words.
     pub(crate) fn saying(self, error: String) -> Self {
         Self { error, ..self }
+    }
+
+    /// The same, with another hint.
+    pub(crate) fn hinting(self, hint: String) -> Self {
+        Self { hint, ..self }
+    }
+
+    /// The same for people, about this process. A kill of one that was over has stopped what that left running, which is what was wanted.
+    pub(crate) fn about(self, of: &Named) -> Self {
+        if self.has_stopped() {
+            let error = format!("stopped what {of} had left running: {}", named(&self.stopped_left.left_killed));
+            return Self { error, hint: String::new(), done: true, ..self };
+        }
+        let error = format!("{of}: {}", self.error);
+        self.saying(error)
+    }
+
+    /// Whether a kill of a process that was over has stopped something.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.code == code::ALREADY_EXITED && !self.stopped_left.left_killed.is_empty()
     }
 
     /// The same, to somebody who is asked for on behalf of a conversation: what belongs to others is not there for them.
@@ -145,12 +169,9 @@ impl Failure {
             let _ = writeln!(std::io::stdout(), "{}", self.to_json());
         } else {
             let hint = if self.hint.is_empty() { String::new() } else { format!("\n  {}", self.hint) };
-            let name = if self.left { "" } else { "outlast: " };
-            let StoppedLeft { left_killed, warning, .. } = &*self.stopped_left;
-            let left =
-                if left_killed.is_empty() { String::new() } else { format!("; stopped what it had left running: {}", named(left_killed)) };
-            let warning = warning.as_ref().map(|warning| format!("\n  {warning}")).unwrap_or_default();
-            let _ = writeln!(std::io::stderr(), "{name}{}{left}{hint}{warning}", self.error);
+            let name = if self.left || self.done { "" } else { "outlast: " };
+            let warning = self.stopped_left.warning.as_ref().map(|warning| format!("\n  {warning}")).unwrap_or_default();
+            let _ = writeln!(std::io::stderr(), "{name}{}{hint}{warning}", self.error);
         }
         self.exit
     }

@@ -68,6 +68,22 @@ const VERBS: &[(&str, Group, [&str; 2])] = &[
     ("completions", Machine, ["source <(outlast completions bash)", "outlast completions fish > outlast.fish"]),
 ];
 
+/// `help VERB` means `VERB --help`, as with other programs, and `chat help` means `chat --help`: no conversation is named `help`.
+pub(crate) fn as_flag(mut args: Vec<OsString>) -> Vec<OsString> {
+    if let [_, verb, asked] = &mut args[..]
+        && (*verb == "chat" || *verb == "gateway")
+        && *asked == "help"
+    {
+        *asked = "--help".into();
+    }
+    if args.get(1).is_some_and(|verb| verb == "help") {
+        args.remove(1);
+        args.retain(|arg| arg != "--help" && arg != "-h");
+        args.push("--help".into());
+    }
+    args
+}
+
 /// The command line. Only a call that asks for help pays for the texts.
 pub(crate) fn command_for(args: &[OsString]) -> Command {
     let is_asked = args.len() < 2 || args.iter().any(|arg| arg == "--help" || arg == "-h");

@@ -24,6 +24,9 @@ pub(super) const HERMES_OVER_MCP: &str = hermes::OVER_MCP;
 ///
 /// Run by other programs, with one JSON object on standard input. A `[[hook]]` table with `wake = true` runs it to start a turn in an agent's session, and an
 /// agent runs it as a hook at the boundaries of its turns. Exits 0 once the agent has the notice. The pages under docs/agents describe the set-up of each agent.
+///
+/// A hook of your own needs none of these: a `[[hook]]` table of the configuration names a command that is run for each notice. docs/sinks.md describes it, and
+/// `outlast hook test NAME` tries it.
 #[derive(Debug, Args)]
 pub(crate) struct Hook {
     #[command(subcommand)]

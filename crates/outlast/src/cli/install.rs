@@ -417,8 +417,9 @@ fn sentence(about: &Value) -> String {
     let what = match about["status"].as_str() {
         Some("installed") => "installed",
         Some("unchanged") => "already installed",
-        Some("removed") => "taken out",
+        Some("removed") => "removed the entries of Outlast",
         Some("deleted") => "removed, as nothing else was in it",
+        _ if !Path::new(path).exists() => "there is no such file, and nothing to remove",
         _ => "it has no entry of Outlast",
     };
     match about["backup"].as_str() {

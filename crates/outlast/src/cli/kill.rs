@@ -12,7 +12,9 @@ use std::time::Duration;
 
 /// Stop a process and everything it started
 ///
-/// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the whole tree is gone.
+/// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the whole tree is gone. In a pipe and with --json it
+/// prints the output of the process; on a terminal `outlast log` shows it.
+///
 /// If the process has finished, what it left running is stopped. The exit code is then 1, and `left_killed` of --json names what was stopped.
 ///
 /// Several processes are stopped at the same time. If one of them could not be stopped, the exit code is 1. With --json the answer is {"processes": [...]},
@@ -122,9 +124,10 @@ async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill) -> R
     each.finish(ctx)
 }
 
-/// The output, and how it ended.
+/// How it ended, and in a pipe or a file its output before that.
 async fn tell(ctx: &Context, client: &Client, of: &Named, killed: &Killed) -> Result<i32, Failure> {
-    if let Some(end) = &killed.output {
+    // A person who stops a process wants it to end, and `log` shows what it has printed.
+    if let Some(end) = killed.output.as_ref().filter(|_| ctx.out.height.is_none()) {
         let is_whole = killed.output_cut.is_none();
         output::print_end(ctx, client, &of.id, end, is_whole).await?;
     }

@@ -6,6 +6,9 @@ use outlast_client::{Client, ProcessInfo, Scope, Status, code};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+/// The key of the label that names the file of `up`.
+pub(crate) const PROCFILE: &str = "procfile";
+
 /// `KEY=VALUE`, as it is given in a flag. The engine checks both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Label {
@@ -20,6 +23,15 @@ impl Label {
 
     pub(crate) fn is_on(&self, p: &ProcessInfo) -> bool {
         p.labels.get(&self.key) == Some(&self.value)
+    }
+
+    /// A label that is looked for. `up` labels processes with the whole path of their file, which a user may name as it lies here.
+    fn looked_for(text: &str) -> Result<Self, String> {
+        let label: Self = text.parse()?;
+        match std::fs::canonicalize(&label.value) {
+            Ok(path) if label.key == PROCFILE => Ok(Self::new(label.key, path.to_string_lossy())),
+            _ => Ok(label),
+        }
     }
 }
 
@@ -44,7 +56,7 @@ impl std::fmt::Display for Label {
 #[derive(Debug, Args)]
 pub(crate) struct LabelArgs {
     /// Only processes with this label; if given several times, those that have all of them
-    #[arg(long = "label", value_name = "KEY=VALUE")]
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = Label::looked_for)]
     labels: Vec<Label>,
 }
 

@@ -1,7 +1,7 @@
 //! `outlast list`
 
 use super::conversation::{self, Conversation};
-use super::label::LabelArgs;
+use super::label::{self, LabelArgs};
 use super::out::Tone;
 use super::owner::meant;
 use super::table::{Cell, Column, lay_out};
@@ -9,6 +9,7 @@ use super::{Context, Failure, ScopeArgs, ending, named, times};
 use clap::{Args, ValueEnum};
 use outlast_client::{ProcessInfo, Status, Time};
 use serde_json::json;
+use std::cmp::Ordering;
 
 /// List processes
 ///
@@ -28,9 +29,12 @@ pub(crate) struct List {
     name: Option<String>,
     #[command(flatten)]
     label: LabelArgs,
-    /// Sort by this field, smallest or oldest first [default: those that run first, and the older before the younger]
+    /// Sort by this field [default: those that run first, and the older before the younger]
     #[arg(long, value_name = "FIELD")]
     sort: Option<Field>,
+    /// The other way round
+    #[arg(long)]
+    reverse: bool,
     #[command(flatten)]
     scope: ScopeArgs,
 }
@@ -85,13 +89,13 @@ impl State {
 /// What `--sort` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Field {
-    /// When it was started
+    /// When it was started, the newest first
     Started,
-    /// When it ended; those that run come last
+    /// When it ended, the newest first; those that run come last
     Ended,
-    /// How long it has run, or ran
+    /// How long it has run, or ran, the longest first
     Time,
-    /// How much output there is
+    /// How much output there is, the largest first
     Output,
     /// Its name; those without one come last
     Name,
@@ -102,16 +106,21 @@ enum Field {
 }
 
 impl Field {
-    /// Sorts. Where the field is equal, the order stays.
-    fn sort(self, all: &mut [ProcessInfo]) {
+    /// Sorts. Where the field is equal, the order stays. What lacks the field comes last, also the other way round.
+    fn sort(self, all: &mut [ProcessInfo], is_reversed: bool) {
+        let is_falling = matches!(self, Self::Started | Self::Ended | Self::Time | Self::Output) != is_reversed;
+        let turned = |by: Ordering| if is_falling { by.reverse() } else { by };
         match self {
-            Self::Started => all.sort_by_key(|p| p.started_at),
-            Self::Ended => all.sort_by_key(|p| (p.fate.ended_at.is_none(), p.fate.ended_at)),
-            Self::Time => all.sort_by_key(|p| p.uptime_seconds),
-            Self::Output => all.sort_by_key(|p| p.output_bytes),
-            Self::Name => all.sort_by_cached_key(|p| (p.name.is_none(), p.name.clone())),
-            Self::State => all.sort_by_cached_key(|p| ending::standing(p).0),
-            Self::Command => all.sort_by_cached_key(|p| p.command.clone()),
+            Self::Started => all.sort_by(|a, b| turned(a.started_at.cmp(&b.started_at))),
+            Self::Ended => all.sort_by(|a, b| {
+                let (a, b) = (a.fate.ended_at, b.fate.ended_at);
+                a.is_none().cmp(&b.is_none()).then_with(|| turned(a.cmp(&b)))
+            }),
+            Self::Time => all.sort_by(|a, b| turned(a.uptime_seconds.cmp(&b.uptime_seconds))),
+            Self::Output => all.sort_by(|a, b| turned(a.output_bytes.cmp(&b.output_bytes))),
+            Self::Name => all.sort_by(|a, b| a.name.is_none().cmp(&b.name.is_none()).then_with(|| turned(a.name.cmp(&b.name)))),
+            Self::State => all.sort_by(|a, b| turned(ending::standing(a).0.cmp(&ending::standing(b).0))),
+            Self::Command => all.sort_by(|a, b| turned(a.command.cmp(&b.command))),
         }
     }
 }
@@ -126,8 +135,10 @@ impl List {
         ending::mark_suspended(&mut processes);
         let has_any = !processes.is_empty();
         processes.retain(|p| self.takes(p));
-        if let Some(field) = self.sort {
-            field.sort(&mut processes);
+        match self.sort {
+            Some(field) => field.sort(&mut processes, self.reverse),
+            None if self.reverse => processes.reverse(),
+            None => {}
         }
         let meant = if processes.is_empty() { meant(&client, named.as_deref()).await } else { None };
         if ctx.out.json {
@@ -145,12 +156,12 @@ impl List {
         } else if processes.is_empty() {
             ctx.out.tip(match (all, has_any && self.is_filtered()) {
                 (true, true) => "no process matches",
-                (false, true) => "nothing that runs matches; --all looks at finished processes, too",
+                (false, true) => "no running process matches; --all includes finished ones",
                 (true, false) => "no processes",
                 (false, false) => "nothing runs; --all shows finished processes",
             });
         }
-        for line in lines(&processes, times::now(), &ctx.out) {
+        for line in sorted_lines(&processes, self.sort, times::now(), &ctx.out) {
             ctx.out.line(&line)?;
         }
         match hidden {
@@ -194,15 +205,18 @@ fn with_conversations(list: outlast_client::List) -> serde_json::Value {
     answer
 }
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 12] = [
     Column::new("ID"),
     Column::new("STATE").cut(16),
     Column::new("PID").goes(2),
     Column::new("TIME").goes(4),
+    Column::new("STARTED").goes(7),
     Column::new("ENDED").goes(3),
+    Column::new("OUTPUT").goes(8),
     Column::new("TOLD").goes(1),
     Column::new("CHAT").cut(8).goes(5),
     Column::new("NAME").cut(10).goes(6),
+    Column::new("LABELS").cut(12).goes(0),
     Column::new("COMMAND").cut(20),
 ];
 
@@ -210,6 +224,11 @@ const COLUMNS: [Column; 9] = [
 const ROOM_FOR_LONG_STATES: usize = 100;
 
 pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> Vec<String> {
+    sorted_lines(processes, None, now, out)
+}
+
+/// The same with a column for the field by which they were sorted, if the others do not show it.
+fn sorted_lines(processes: &[ProcessInfo], by: Option<Field>, now: Time, out: &super::Out) -> Vec<String> {
     let is_narrow = out.width.is_some_and(|width| width < ROOM_FOR_LONG_STATES);
     let standing = if is_narrow { ending::short_standing } else { ending::standing };
     let rows: Vec<_> = processes
@@ -221,10 +240,14 @@ pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> V
                 Cell::new(&standing).tone(tone),
                 Cell::new(&pids(p)),
                 Cell::new(&times::age(p.uptime_seconds)),
+                Cell::new(&by.filter(|by| *by == Field::Started).and_then(|_| times::ago(p.started_at, now)).unwrap_or_default())
+                    .tone(Tone::Quiet),
                 Cell::new(&p.fate.ended_at.and_then(|at| times::ago(at, now)).unwrap_or_default()).tone(Tone::Quiet),
+                Cell::new(&by.filter(|by| *by == Field::Output).map(|_| times::size(p.output_bytes)).unwrap_or_default()),
                 Cell::new(&told(p)),
                 Cell::new(Conversation::of(p).map(Conversation::name).unwrap_or_default()),
                 Cell::new(p.name.as_deref().unwrap_or_default()),
+                Cell::new(&label::shown(p).unwrap_or_default()).tone(Tone::Quiet),
                 Cell::new(conversation::command(p)),
             ]
         })

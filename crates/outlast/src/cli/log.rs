@@ -19,7 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Show the output of a process
 ///
 /// Prints everything that is kept if output goes to a pipe or a file, and the last lines that fit if it goes to a terminal. Missing bytes are reported on
-/// standard error. Secrets are masked and escape sequences removed; a terminal shows the command's colours. --raw prints the bytes as they were written.
+/// standard error. Secrets of known forms are masked and escape sequences removed; a terminal shows the command's colours. --raw prints the bytes as they
+/// were written.
 /// Lines are numbered from 0.
 ///
 /// With --json the answer is a page: the last 200 lines, or those chosen with --offset and --limit. `next_line` and `next_byte` say where to continue.
@@ -35,7 +36,7 @@ pub(crate) struct Log {
     #[arg(skip)]
     ids: Vec<String>,
     /// Show the last N lines
-    #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines)]
     lines: Option<u64>,
     /// Show everything that is kept, also on a terminal
     #[arg(long, conflicts_with_all = ["offset", "limit", "from_byte", "json"])]
@@ -53,7 +54,7 @@ pub(crate) struct Log {
     #[arg(long, value_name = "LINE", conflicts_with = "from_byte")]
     offset: Option<u64>,
     /// How many lines to show; without --offset the last ones
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = some_lines)]
     limit: Option<u64>,
     /// Show new output as it comes, until the output is closed; Ctrl-C leaves
     #[arg(long, short, overrides_with = "follow")]
@@ -91,6 +92,15 @@ impl Since {
             // A time out of the calendar is later than everything that was printed.
             Self::Time(time) => time.last(now, &ctx.world.zone()).unwrap_or(Time::from_micros(i64::MAX)),
         }
+    }
+}
+
+/// A number of lines.
+fn some_lines(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("0 lines show nothing: give at least 1".into()),
+        Ok(lines) => Ok(lines),
+        Err(_) => Err("give a number of lines, such as 100".into()),
     }
 }
 
@@ -166,13 +176,7 @@ impl Log {
 
     /// The kept bytes: of the lines or from the byte asked for, else all.
     async fn bytes(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        let (from, end) = match (self.offset, self.limit.or(self.lines), self.from_byte) {
-            (None, None, from) => (from.unwrap_or(0), None),
-            (_, limit, _) => {
-                let page = client.log(self.id(), self.wanted()).await?;
-                (page.from_byte, limit.map(|_| page.next_byte))
-            }
-        };
+        let (from, end) = self.raw_range(ctx, client).await?;
         let mut screen = Screen::new(ctx, true, "");
         let mut chunks = client.read(self.id(), From::Byte(from));
         while let Some(chunk) = chunks.next().await? {
@@ -187,7 +191,32 @@ impl Log {
                 break;
             }
         }
+        if self.range(ctx, 1).is_of_lines()
+            && let Some(at) = chunks.next_byte()
+        {
+            // If they reach the end of a process that is over, its notice counts as read.
+            client.log(self.id(), Page::from_byte(end.map_or(at, |end| at.min(end))).limit(1)).await?;
+        }
         Ok(0)
+    }
+
+    /// Where the bytes begin, and where they end unless that is the end of the log. A page may have fewer lines than asked for, so it only tells where lines are.
+    async fn raw_range(&self, ctx: &Context, client: &Client) -> Result<(u64, Option<u64>), Failure> {
+        // What is looked up here is not shown, and settles no notice.
+        let client = client.with_owner(outlast_client::Owner::default());
+        let (range, id) = (self.range(ctx, 1), self.id());
+        match range {
+            Range::Last(_) => Ok((Begin::find(&client, id, range).await?.from_byte, None)),
+            Range::FromByte(byte, None) => Ok((byte, None)),
+            Range::FromLine(_, limit) | Range::FromByte(_, limit) => {
+                let page = client.log(id, self.wanted().limit(1)).await?;
+                let Some(limit) = limit else { return Ok((page.from_byte, None)) };
+                let behind = client.log(id, Page::from_line(page.first_line.saturating_add(limit)).limit(1)).await?;
+                Ok((page.from_byte, Some(behind.from_byte)))
+            }
+            // A terminal gets all of it, too.
+            Range::All | Range::Screenful(_) | Range::Since(_) => Ok((0, None)),
+        }
     }
 
     async fn follow(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {

@@ -33,6 +33,7 @@ mod list;
 mod log;
 mod man;
 mod mcp;
+mod mistake;
 mod named;
 mod out;
 mod output;
@@ -189,12 +190,16 @@ pub(crate) enum Asked {
 
 /// Reads the command line.
 pub(crate) fn parse(args: Vec<OsString>) -> Asked {
+    let args = help::as_flag(args);
     let json = own_words(&args).iter().any(|a| a == "--json");
     // These exit as a command did, so that an error of their own must not look like one of the command's. Of a hook an exit code of 2 is an order to its agent.
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
     let explained = verb.and_then(|v| v.to_str()).and_then(explain::Explained::named);
-    let may_answer_for_a_command = verb.is_some_and(|v| ["run", "wait", "rerun", "acp-proxy", "hook"].iter().any(|own| v == own));
+    let may_answer_for_a_command =
+        verb.is_some_and(|v| ["run", "wait", "rerun", "restart", "acp-proxy", "hook"].iter().any(|own| v == own));
+    let verb_given = verb.map(|v| v.to_string_lossy().into_owned());
     let parsed = help::command_for(&args).try_get_matches_from(args).and_then(|mut found| Cli::from_arg_matches_mut(&mut found));
+    let parsed = parsed.map_err(|e| mistake::explained(e, verb_given.as_deref()));
     match parsed {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),

@@ -15,14 +15,12 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// A failure that is about this process, for users by its name. Programs get what the engine said.
+    /// A failure that is about this process, for users. Programs get what the engine said.
     pub(crate) fn failed(&self, ctx: &Context, failure: impl Into<Failure>) -> Failure {
         let failure = failure.into();
-        if ctx.out.json || self.name.is_none() {
-            return failure;
-        }
-        let what = format!("{self}: {}", failure.error());
-        failure.saying(what)
+        // Who typed an id knows which process it is.
+        let needs_subject = self.name.is_some() || failure.has_stopped();
+        if ctx.out.json || !needs_subject { failure } else { failure.about(self) }
     }
 }
 
@@ -146,8 +144,7 @@ impl Each {
         let mut error = json!({"session_id": of.id});
         super::run::merge(&mut error, failure.to_json());
         self.json.push(with_ids(&error));
-        let what = format!("{of}: {}", failure.error());
-        self.fail(failure.saying(what).tell_unless(ctx.out.json));
+        self.fail(failure.about(of).tell_unless(ctx.out.json));
     }
 
     fn fail(&mut self, code: i32) {

@@ -36,6 +36,14 @@ impl Range {
         }
     }
 
+    /// Whether lines were asked for by number.
+    pub(crate) fn is_of_lines(self) -> bool {
+        match self {
+            Self::Last(_) | Self::FromLine(..) | Self::FromByte(_, Some(_)) => true,
+            Self::All | Self::Screenful(_) | Self::FromByte(_, None) | Self::Since(_) => false,
+        }
+    }
+
     /// How many lines it has at most.
     fn limit(self) -> Option<u64> {
         match self {
@@ -95,10 +103,8 @@ impl Begin {
         };
         let left_out = match (range, first) {
             (Range::Screenful(_), Some(_)) => Some(format!(
-                "[lines 0 to {} of {} are left out; `outlast log {} --all` shows all, -n N the last N]",
-                page.first_line.saturating_sub(1),
-                page.total_lines,
-                page.session_id
+                "[the first {} of {} lines are left out; `outlast log {} --all` shows all, -n N the last N]",
+                page.first_line, page.total_lines, page.session_id
             )),
             _ => None,
         };

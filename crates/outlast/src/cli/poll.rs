@@ -47,6 +47,8 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
     put("directory", Some(p.cwd.clone()));
     let left = if p.left.is_empty() { String::new() } else { format!(", {} still running", p.left.len()) };
     put("state", Some(if p.fate.completion_reason.is_some() { ending::sentence(&p.fate) + &left } else { p.phase.clone() }));
+    let orphaned = "both of its keepers were killed: it runs on, its output has no reader, and its exit code will not be known";
+    put("orphaned", (p.phase == "orphaned").then(|| orphaned.into()));
     put("suspended", p.is_suspended.then(|| format!("by a stop signal; `outlast signal {} CONT` continues it", p.session_id)));
     put("pid", p.pid.map(|pid| pid.to_string()));
     put("started", Some(times::clock_and_age(p.started_at, now, zone)));

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 ///
 /// The bundle is one file, a tar.gz. It has versions, what `doctor --quick` finds, facts about the kernel, container and file system, the configuration, the
 /// ends of the logs of engine and gateway, the list of processes, how many notices are in which state, and sizes in the home. It never has environment variables
-/// or the output of processes. Secrets are masked, also if security.redact_secrets is off, and your home directory is written as ~. What is in it is listed
-/// before it is written. Look through it before you send it.
+/// or the output of processes. Secrets of known forms are masked, also if security.redact_secrets is off, and your home directory is written as ~. What is in
+/// it is listed before it is written. Look through it before you send it.
 ///
 /// It needs no running engine, starts none, and works with a configuration that cannot be read.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ impl Report {
             ctx.out.object(&json!({"path": path, "files": files}))?;
         } else {
             ctx.out.line(&path.display().to_string())?;
-            ctx.out.tip("secrets are masked as far as they are recognised: look through it before you send it");
+            ctx.out.tip("secrets of known forms are masked: look through it before you send it");
         }
         Ok(0)
     }
@@ -66,8 +66,9 @@ impl Report {
 
 fn about(name: &str, entries: &[Entry]) -> Entry {
     let version = env!("CARGO_PKG_VERSION");
-    let mut text =
-        format!("{name}, written by outlast {version}\n\nSecrets are masked, and the home directory of the user is written as ~.\n\n");
+    let mut text = format!(
+        "{name}, written by outlast {version}\n\nSecrets of known forms are masked, and the home directory of the user is written as ~.\n\n"
+    );
     for entry in entries {
         text += &format!("{:<15} {}\n", entry.name, entry.about);
     }

@@ -5,7 +5,7 @@ use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::{Context, Failure, edit, named, run};
 use clap::Args;
-use outlast_client::{Client, Command, Reason, RerunChange};
+use outlast_client::{Client, Command, Reason, RerunChange, code};
 
 /// Run a process's command again in the current environment
 ///
@@ -44,12 +44,13 @@ impl Rerun {
         if let Some(name) = self.name {
             change = change.named(name);
         }
-        if self.edit
-            && let Some(command) = edited(ctx, &client, &process.id).await?
-        {
-            change = change.running(command);
+        if self.edit {
+            match edited(ctx, &client, &process.id).await? {
+                Some(command) => change = change.running(command),
+                None => ctx.out.remark("the command was not changed; it runs as it was"),
+            }
         }
-        let info = client.rerun_changed(&process.id, ctx.caller(), env, change).await?;
+        let info = client.rerun_changed(&process.id, ctx.caller(), env, change).await.map_err(refused)?;
         if info.fate.completion_reason == Some(Reason::FailedStart) {
             return run::failed_start(ctx, &info);
         }
@@ -63,6 +64,15 @@ impl Rerun {
         }
         run::started(ctx, &info)
     }
+}
+
+/// A refusal of a command that is to run again. Neither verb can give it another directory, so the hint names what can be done.
+pub(super) fn refused(failure: impl Into<Failure>) -> Failure {
+    let failure = failure.into();
+    let dir = failure.error().strip_prefix("directory ").and_then(|rest| rest.strip_suffix(" does not exist"));
+    let Some(dir) = dir.filter(|_| failure.code() == code::BAD_SPEC) else { return failure };
+    let create = Command::Argv(["mkdir", "-p", dir].map(Into::into).to_vec()).shown();
+    failure.hinting(format!("create it again with `{create}`, or start the command elsewhere with `outlast run --cwd DIR`"))
 }
 
 /// The command as the user edited it, or nothing if it was not changed.

@@ -1,9 +1,10 @@
 //! `outlast restart`
 
 use super::envfile::EnvArgs;
+use super::failure::OURS;
 use super::named::{self, Each, Named};
 use super::progress::{self, About};
-use super::{Context, Failure, ending, kill, run, seconds};
+use super::{Context, Failure, ending, kill, rerun, run, seconds};
 use clap::Args;
 use outlast_client::{Reason, Restarted, code};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use std::time::Duration;
 /// labels and flags, in the current environment. The new process has an id of its own, which is printed. A process that has finished is only started. A
 /// process that could not be started again, for instance because its directory is gone, is not stopped.
 ///
-/// Several processes are restarted at the same time. With --json the answer is {"old": {...}, "new": {...}}, for several {"processes": [...]}.
+/// The exit code is 125 if a process was not started again, and 126 or 127 if its program could not be run. Several processes are restarted at the same time. With --json the answer is {"old": {...}, "new": {...}}, for several {"processes": [...]}.
 #[derive(Debug, Args)]
 pub(crate) struct Restart {
     /// The process: its name, its id, or at least four digits of its id; may be several
@@ -29,6 +30,10 @@ pub(crate) struct Restart {
 
 impl Restart {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        self.start(ctx).await.map_err(|e| e.exit(OURS))
+    }
+
+    async fn start(self, ctx: &Context) -> Result<i32, Failure> {
         let env = self.env.read(&ctx.world)?;
         let grace = self.grace.or(kill::configured(ctx));
         let client = ctx.client().await?;
@@ -46,7 +51,7 @@ impl Restart {
         let mut answers = progress::during(ctx, about, left, restarts).await??;
         if let ([(one, _)], 1) = (&answers[..], self.ids.len()) {
             let (one, answer) = (*one, answers.remove(0).1);
-            let restarted = answer.map_err(|e| one.failed(ctx, e))?;
+            let restarted = answer.map_err(|e| one.failed(ctx, rerun::refused(e)))?;
             if ctx.out.json {
                 ctx.out.object(&named::with_ids(&restarted))?;
                 return Ok(exit_code(&restarted));
@@ -62,7 +67,7 @@ impl Restart {
                     }
                     each.done(&restarted, exit_code(&restarted));
                 }
-                Err(e) => each.failed(ctx, one, e),
+                Err(e) => each.failed(ctx, one, rerun::refused(e).exit(OURS)),
             }
         }
         each.finish(ctx)

@@ -6,12 +6,13 @@ use super::failure::OURS;
 use super::follow::{Follow, Stopped};
 use super::label::{self, Label};
 use super::named::{Named, shown, typed, with_ids};
+use super::out::tame;
 use super::owner::Whose;
 use super::ready::Ready;
 use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
-use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Spec};
+use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, Status};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -143,6 +144,7 @@ impl Run {
         }
         tell_not_passed_on(ctx, &info);
         label::tell_if_not_kept(ctx, is_labelled, &info);
+        tell_namesake(ctx, &client, &info).await;
         if let Some(ready) = ready {
             let code = ready.wait(ctx, &client, &info).await?;
             if let Some(bell) = bell {
@@ -214,6 +216,18 @@ pub(crate) fn tell_not_passed_on(ctx: &Context, info: &ProcessInfo) {
     }
 }
 
+/// Tells a user that another process of this name runs: from now on the name means the new one.
+async fn tell_namesake(ctx: &Context, client: &Client, info: &ProcessInfo) {
+    let Some(name) = info.name.as_deref().filter(|_| ctx.out.has_person()) else { return };
+    // The process was started; a list that cannot be read changes nothing.
+    let Ok(all) = client.list(&Scope { task: None, session: info.session_key.clone() }, false).await else { return };
+    let runs = |p: &&ProcessInfo| p.status == Status::Running && p.session_id != info.session_id && p.name.as_deref() == Some(name);
+    if let Some(other) = all.iter().filter(runs).max_by_key(|p| p.started_at) {
+        let name = tame(name);
+        ctx.out.tip(&format!("note: another process called {name} runs ({}); {name} now means the new one", other.session_id));
+    }
+}
+
 fn not_passed_on(names: &[String]) -> Option<String> {
     match names {
         [] => None,
@@ -229,10 +243,20 @@ pub(crate) fn started(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure>
         return Ok(0);
     }
     ctx.out.line(&info.session_id.to_string())?;
-    let pid = info.pid.map(|pid| format!(" as pid {pid}")).unwrap_or_default();
-    let typed = typed(info.session_id, info.name.as_deref());
-    ctx.out.tip(&format!("{}{pid}; `outlast log {typed} --follow` shows its output", info.phase));
+    ctx.out.tip(&stands(info));
     Ok(0)
+}
+
+/// How it stands just after its start, and which command shows its output.
+fn stands(info: &ProcessInfo) -> String {
+    let typed = typed(info.session_id, info.name.as_deref());
+    match ending::outcome_in_words(info) {
+        Some(outcome) => format!("{outcome}; `outlast log {typed}` shows its output"),
+        None => {
+            let pid = info.pid.map(|pid| format!(" as pid {pid}")).unwrap_or_default();
+            format!("{}{pid}; `outlast log {typed} --follow` shows its output", info.phase)
+        }
+    }
 }
 
 /// Tells that it never ran.
@@ -313,6 +337,20 @@ mod tests {
         assert_eq!(note(&[]), None);
         assert_eq!(note(&["A_API_KEY"]).unwrap(), "note: A_API_KEY was not passed on; use --env A_API_KEY");
         assert_eq!(note(&["A_API_KEY", "B_TOKEN"]).unwrap(), "note: A_API_KEY, B_TOKEN were not passed on; use --env NAME");
+    }
+
+    #[test]
+    fn a_command_that_is_over_at_once_is_not_said_to_run() {
+        let mut p =
+            ProcessInfo::new(ProcessId::from_bytes([1; 6]), "x", outlast_client::Status::Running, "", outlast_client::Time::from_micros(0));
+        p.name = Some("hk".into());
+        (p.phase, p.pid) = ("running".into(), Some(7));
+        assert_eq!(stands(&p), "running as pid 7; `outlast log hk --follow` shows its output");
+        p.phase = "draining".into();
+        for (code, want) in [(0, "finished"), (2, "failed (exit 2)")] {
+            p.fate.exit_code = Some(Some(code));
+            assert_eq!(stands(&p), format!("{want}; `outlast log hk` shows its output"));
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Signal {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
         let all = named::find_each(ctx, &client, &self.ids).await?;
-        let tell = |of: &Named| ctx.out.tip(&format!("{of} was sent signal {}", self.signal));
+        let tell = |of: &Named| ctx.out.tip(&format!("{of} was sent {}", shown(self.signal)));
         if let ([one], 1) = (&all[..], self.ids.len()) {
             let sent = client.signal(&one.id, self.signal).await.map_err(|e| one.failed(ctx, e))?;
             tell(one);
@@ -107,6 +107,14 @@ fn number(text: &str) -> Result<i32, String> {
     known.or_else(|| real_time(name)).ok_or_else(bad)
 }
 
+/// A signal as people know it: `SIGSTOP`, or its number.
+fn shown(signal: i32) -> String {
+    match NAMES.iter().find(|(_, number)| *number == signal) {
+        Some((name, _)) => format!("SIG{name}"),
+        None => format!("signal {signal}"),
+    }
+}
+
 fn real_time(name: &str) -> Option<i32> {
     let (base, rest) = match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
         (Some(rest), _) => (libc::SIGRTMIN(), rest),
@@ -128,6 +136,7 @@ mod tests {
         {
             assert_eq!(number(text), Ok(want), "{text}");
         }
+        assert_eq!([19, 6, 40].map(shown), ["SIGSTOP", "SIGABRT", "signal 40"]);
         assert_eq!(number("RTMIN+2"), Ok(libc::SIGRTMIN() + 2));
         assert_eq!(number("RTMAX-1"), Ok(63));
         assert!(number("SIGTREM").unwrap_err().contains("did you mean TERM?"), "{:?}", number("SIGTREM"));

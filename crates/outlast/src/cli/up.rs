@@ -17,8 +17,6 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
 
-/// The key of the label that names the file.
-const LABEL: &str = "procfile";
 /// The exit code of what Ctrl-C ended, as shells have it.
 const INTERRUPTED: i32 = 130;
 
@@ -50,7 +48,7 @@ impl Up {
         // From here on Ctrl-C stops what was started, also if it comes while the rest is being started.
         let mut interrupts = if self.detach { None } else { Some(signal(SignalKind::interrupt())?) };
         let client = ctx.client().await?;
-        let group = Group { ctx, client: &client, label: Label::new(LABEL, file.path.to_string_lossy()) };
+        let group = Group { ctx, client: &client, label: Label::new(label::PROCFILE, file.path.to_string_lossy()) };
         group.refuse_if_running().await?;
         let started = group.start(&file, env).await?;
         match &mut interrupts {
@@ -82,9 +80,12 @@ impl Group<'_> {
         let (follow, stop) = (self.command("log", &["--follow"]), self.command("kill", &[]));
         match &names[..] {
             [] => Ok(()),
-            [one] => Err(Failure::refused(format!("{one} of this file runs already"), format!("`{follow}` follows it, `{stop}` stops it"))),
+            [one] => Err(Failure::refused(
+                format!("{one} is already running from this file"),
+                format!("`{follow}` follows it, `{stop}` stops it"),
+            )),
             several => Err(Failure::refused(
-                format!("{} of this file run already", several.join(", ")),
+                format!("{} are already running from this file", several.join(", ")),
                 format!("`{follow}` follows them, `{stop}` stops them"),
             )),
         }
@@ -150,6 +151,7 @@ impl Group<'_> {
         let out = &self.ctx.out;
         out.tip("Ctrl-C stops them; closing the terminal leaves them running");
         let mut several = Several::whole(self.ctx, self.client, started);
+        let interrupted = several.interrupted();
         let mut stops = JoinSet::new();
         let mut interruptions = 0;
         let ended = {
@@ -157,7 +159,10 @@ impl Group<'_> {
             loop {
                 tokio::select! {
                     biased;
-                    _ = interrupts.recv() => interruptions += 1,
+                    _ = interrupts.recv() => {
+                        interruptions += 1;
+                        interrupted.set(true);
+                    }
                     Some(stopped) = stops.join_next() => match self.is_stopped(stopped) {
                         true => continue,
                         false => break Ended::Left(1),

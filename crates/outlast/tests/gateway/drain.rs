@@ -375,6 +375,101 @@ fn a_restart_starts_no_gateway_that_was_stopped() {
     bench.start();
 }
 
+/// A client that waited for a reply started the next gateway in place of the one that died, as the engine did.
+#[test]
+fn a_gateway_that_is_stopped_just_after_it_was_killed_is_started_by_no_onlooker() {
+    let bench = Bench::new();
+    let AgentChoice::Command(line) = bench.gated() else { panic!("it is a command") };
+    let mut script =
+        bench.product().command(["chat", "send", "main", "--command", &line, "--wait", "go"]).stdout(Stdio::null()).spawn().unwrap();
+    bench.wait_for_prompts(1);
+    // Only the script starts a gateway.
+    let frozen = bench.freeze_engine();
+    let points = bench.product().points();
+    points.arm("gateway.before_lock").unwrap();
+    bench.kill();
+    let late = eventually("the script's gateway", || points.held("gateway.before_lock"));
+    assert_eq!(bench.product().json(["gateway", "stop"])["status"], "stopped");
+    points.release("gateway.before_lock").unwrap();
+    assert!(wait_for_end(late, Duration::from_secs(10)) && bench.word() == "stopped", "{}", bench.log());
+    drop(frozen);
+    bench.start();
+    bench.open_gate();
+    assert!(script.wait().unwrap().success());
+}
+
+/// The script looked for questions about permissions once more when it had the reply, and started the next gateway for that.
+#[test]
+fn a_gateway_that_is_stopped_while_a_script_waits_for_the_reply_stays_stopped() {
+    let bench = Bench::new();
+    let points = bench.product().points();
+    let AgentChoice::Command(line) = bench.gated() else { panic!("it is a command") };
+    let mut script =
+        bench.product().command(["chat", "send", "main", "--command", &line, "--wait", "go"]).stdout(Stdio::null()).spawn().unwrap();
+    bench.wait_for_prompts(1);
+    let chat = bench.chat();
+    let status = || bench.block(chat.status()).unwrap();
+    eventually("the script, which looks for questions", || (status().terminals == 1).then_some(()));
+    points.arm("gateway.before_word").unwrap();
+    let mut stop = bench.product().command(["gateway", "stop"]).stdout(Stdio::null()).spawn().unwrap();
+    eventually("the drain", || status().ending);
+    bench.open_gate();
+    eventually("the end of the gateway", || points.held("gateway.before_word"));
+    let code = eventually("the end of the script, which waits for no gateway", || script.try_wait().unwrap());
+    points.release("gateway.before_word").unwrap();
+    assert!(code.success() && stop.wait().unwrap().success());
+    assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None), "{}", bench.log());
+    bench.reap();
+}
+
+/// The gateway ended as a stop does, and then the restart that had been asked for first started it again.
+#[test]
+fn a_restart_that_a_person_turns_into_a_stop_starts_no_gateway() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    let turn = bench.send("long", &agent).turn;
+    bench.wait_for_prompts(1);
+    let restart = bench.product().command(["gateway", "restart", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    bench.until_line("restarting");
+    let chat = bench.chat();
+    let stopping = bench.spawn(async move { chat.shutdown(None).await });
+    bench.until_line("shutting down");
+    bench.open_gate();
+    bench.block(stopping).unwrap().unwrap();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"));
+    let said = restart.wait_with_output().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((said.status.code(), &answer["status"]), (Some(0), &"stopped".into()), "{answer}");
+    assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None), "{}", bench.log());
+    bench.start();
+    assert_eq!(bench.wait(turn).outcome, Some(TurnOutcome::Completed));
+}
+
+/// It was answered that the gateway had ended, and the engine started the next one.
+#[test]
+fn a_stop_that_meets_the_end_of_a_restart_leads_to_a_stopped_gateway() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let points = bench.product().points();
+    let chat = bench.chat();
+    let pid = bench.block(chat.status()).unwrap().pid;
+    points.arm("gateway.before_word").unwrap();
+    bench.block(bench.chat().restart(None)).unwrap();
+    eventually("the end of the gateway", || points.held("gateway.before_word"));
+    // Over a connection from before. The gateway does not take orders any more.
+    let mut late = Box::pin(chat.shutdown(None));
+    let asked = bench.block(std::future::poll_fn(|task| std::task::Poll::Ready(late.as_mut().poll(task))));
+    assert!(asked.is_pending(), "{asked:?}");
+    let stop = bench.product().command(["gateway", "stop", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    points.release("gateway.before_word").unwrap();
+    assert_eq!(bench.block(late).unwrap().status, "gone");
+    let said = stop.wait_with_output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+    assert_eq!(bench.ended().code(), Some(75));
+    assert!(wait_for_end(pid, PATIENCE) && bench.word() == "stopped" && bench.try_pid().is_none(), "{}", bench.log());
+    bench.start();
+}
+
 fn is_locked(bench: &Bench) -> bool {
     let lock = std::fs::File::open(bench.home().join("gateway.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockShared).is_err()

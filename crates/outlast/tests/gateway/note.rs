@@ -116,6 +116,29 @@ fn a_call_that_was_not_allowed_when_the_gateway_was_killed_is_known_not_to_have_
     assert!(exported.contains("- `rm -r target` failed: it was not allowed, and did not run"), "{exported}");
 }
 
+/// Agents ask again about a call that has run, such as one that failed in their sandbox. It was shown as one that did not run.
+#[test]
+fn a_call_that_was_allowed_before_it_was_asked_about_again_may_have_run() {
+    let bench = with_acp();
+    bench.send("may I call it twice", &scripted());
+    let asked = |count: usize| {
+        eventually("a question", || {
+            let asked = |part: &Part| match part.content() {
+                Content::Permission(asked) if asked.answer.is_none() => Some(asked.permission),
+                _ => None,
+            };
+            parts(&bench).iter().filter_map(asked).nth(count)
+        })
+    };
+    let first = asked(0);
+    bench.block(async { bench.chat_now().await.allow(KEY, &first, "yes").await }).unwrap();
+    asked(1);
+    let pid = bench.kill();
+    bench.next_after(pid);
+    let prompts = bench.wait_for_prompts(2);
+    assert!(prompts[1].contains("The tool call `rm -r target` was open then. Its outcome is unknown."), "{prompts:?}");
+}
+
 #[test]
 fn case_134_and_150_the_note_is_given_and_not_stored() {
     let bench = Bench::configured("[gateway]\ndrain_timeout_seconds = 0.2\n");

@@ -116,7 +116,8 @@ fn only_a_generation_that_was_there_can_be_continued_and_the_current_one_is_resu
         assert_eq!(refused(number).code(), code::NOT_FOUND, "{number}");
     }
     let changed = bench.block(bench.chat().resume_generation(KEY, 1)).unwrap();
-    assert_eq!((changed.generation, changed.said.as_str()), (1, "Nothing is interrupted or suspended."));
+    let said = "Generation 1 is the current one, and nothing in it is interrupted or suspended.";
+    assert_eq!((changed.generation, changed.said.as_str()), (1, said));
 }
 
 #[test]

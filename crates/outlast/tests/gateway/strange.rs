@@ -3,7 +3,8 @@
 use crate::support::{Bench, KEY, cat};
 use outlast_client::{Setup, code};
 use outlast_testkit::machine::{as_stranger, skipped};
-use outlast_wire::v1::chat::{ChatReply, ChatRequest};
+use outlast_testkit::product::eventually;
+use outlast_wire::v1::chat::{ChatMessage, ChatReply, ChatRequest};
 use serde_json::Value;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -86,6 +87,32 @@ fn case_019_keys_ids_and_words_from_outside_are_checked() {
     let unknown = bench.block(async { bench.chat_now().await.show(KEY, None).await }).unwrap_err();
     assert_eq!(unknown.code(), code::NO_CONVERSATION);
     assert!(bench.block(bench.chat().list()).unwrap().is_empty(), "nothing was made by what was refused");
+}
+
+/// The commit of both failed, and everything that shared it was refused, as on a full disk.
+#[test]
+fn an_id_in_two_conversations_at_once_is_refused_in_the_second_and_harms_no_other_message() {
+    let bench = Bench::configured("[gateway]\nlog = \"debug\"\n");
+    let points = bench.product().points();
+    points.arm("gateway.before_commit").unwrap();
+    let first = bench.spawn({
+        let chat = bench.chat();
+        async move { chat.send(KEY, "msg:first", "hello", &Setup::default().answered_by(cat())).await }
+    });
+    eventually("a commit", || points.held("gateway.before_commit"));
+    let mut talk = bench.raw();
+    let messages = [("one", "msg:same"), ("two", "msg:same"), ("three", "msg:other"), ("four", "msg:last")];
+    for (id, (name, message_id)) in (7..).zip(messages) {
+        let (key, message_id) = (format!("agent:main:local:dm:{name}"), message_id.to_owned());
+        let request = ChatRequest::Send { key, message_id, words: "hello".into(), agent: Some(cat()), cwd: None };
+        talk.say(&ChatMessage { id, session: None, request });
+    }
+    // The last is noted when those before it wait for the next commit.
+    eventually("the messages", || bench.log().contains("a message has come key=\"agent:main:local:dm:four\"").then_some(()));
+    points.release("gateway.before_commit").unwrap();
+    bench.block(first).unwrap().unwrap();
+    let codes = (7..=9).map(|id| talk.hear::<Value>(id).error.map(|error| error.code));
+    assert_eq!(codes.collect::<Vec<_>>(), [None, Some(code::ID_TAKEN.to_owned()), None], "{}", bench.log());
 }
 
 #[test]

@@ -357,6 +357,10 @@ while read -r line; do
         case "$line" in *'call'*) echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"c0","title":"rm -r target","status":"in_progress"}}}' ;; esac
         echo '{"jsonrpc":"2.0","id":900,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c0","title":"rm -r target"},"options":[{"optionId":"yes","name":"Allow","kind":"allow_once"},{"optionId":"no","name":"Deny","kind":"reject_once"}]}}'
         read -r answer; printf '%s\n' "$answer" >> WORK/answers
+        case "$line" in *'twice'*)
+          echo '{"jsonrpc":"2.0","id":901,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c0","title":"rm -r target as root"},"options":[{"optionId":"yes","name":"Allow","kind":"allow_once"},{"optionId":"no","name":"Deny","kind":"reject_once"}]}}'
+          read -r answer; printf '%s\n' "$answer" >> WORK/answers ;;
+        esac
         echo '{"jsonrpc":"2.0","id":'$id',"result":{"stopReason":"end_turn"}}'; continue ;;
       esac
       echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"c1","title":"make","status":"in_progress"}}}'

@@ -155,7 +155,7 @@ fn case_172_after_new_an_end_wakes_no_one_and_is_told_to_the_person_and_kept() {
     let id = run(&bench, &["--notify"], &format!("cat {}", gate.display()));
     bench.block(bench.chat().start_anew(KEY)).unwrap();
     std::fs::write(&gate, "the result\n").unwrap();
-    bench.until_line("1 notice from processes of an earlier generation: recorded, starting no turn.");
+    bench.until_line("Recorded 1 notice from processes of an earlier generation; no turn is started.");
     assert!(notices(&settle(&bench)).is_empty());
     let dropped = history(&bench, &["--state", "dropped"]);
     assert!(dropped[0]["reason"].as_str().unwrap().contains("has ended"), "{dropped:?}");
@@ -286,7 +286,7 @@ fn a_notice_that_was_leased_too_often_is_given_up_with_a_record() {
     let shown = answered(&bench, 1);
     let notice = notices(&shown)[0];
     assert_eq!((notice.outcome.clone(), notice.why.as_deref()), (Some(TurnOutcome::Obsolete), Some("leased_too_often")));
-    assert_eq!(bench.lines(), ["1 notice could not be processed after several attempts: recorded, starting no turn."]);
+    assert_eq!(bench.lines(), ["Recorded 1 notice that could not be processed after several attempts; no turn is started."]);
     assert_eq!(notice.reply, None);
 }
 

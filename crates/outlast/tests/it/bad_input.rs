@@ -317,3 +317,22 @@ fn whoever_slips_is_told_what_they_may_have_meant() {
     assert!(p.call(["list"]).err.contains("unknown key retention.day, which does nothing; did you mean retention.days?"));
     assert_eq!(p.json(["poll", &id])["status"], "running", "nothing was changed by any of it");
 }
+
+#[test]
+fn a_mistyped_verb_and_missing_ids_are_answered_with_what_can_be_typed() {
+    let p = product();
+    let said = p.call(["lst"]);
+    assert!(said.code == Some(2) && said.err.contains("exist: 'list', 'ls', 'stop'"), "{said:?}");
+    for (verb, tip) in [
+        ("kill", "tip: `--all` stops every running process, `--label KEY=VALUE` those with a label"),
+        ("tail", "tip: `--label KEY=VALUE` shows all processes with a label"),
+        ("wait", "tip: `--label KEY=VALUE` waits for all processes with a label"),
+    ] {
+        let said = p.call([verb]);
+        assert!(said.err.contains(tip), "{verb}: {said:?}");
+        let hint = p.call([verb, "--json"]).json()["hint"].clone();
+        assert!(hint.as_str().unwrap().contains("--label"), "{verb}: {hint}");
+    }
+    let said = p.call(["log", "web", "-n", "2x"]);
+    assert!(said.err.contains("invalid value '2x'") && said.err.contains("give a number of lines, such as 100"), "{said:?}");
+}

@@ -143,6 +143,9 @@ fn names_of_conversations_are_completed() {
     assert_eq!(complete(&["chat", "show", "pl"]), ["planes", "plans"]);
     assert_eq!(complete(&["chat", "send", "o"]), ["other"]);
     assert_eq!(complete(&["chat", "pl"]), ["planes", "plans"]);
+    p.configure("[gateway.agents.kite]\ncommand = \"cat\"\n");
+    assert_eq!(complete(&["chat", "--agent", "ki"]), ["kimi", "kite"]);
+    assert_eq!(complete(&["chat", "send", "--agent", "g"]), ["gemini"]);
     assert!(complete(&["chat", "sh"]).contains(&"show".to_owned()));
 }
 
@@ -151,13 +154,25 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
     let p = product();
     for (args, want) in [
         (&["chat", "a/b"][..], "up to 64 letters"),
-        (&["chat", "--command", "cat", "list"], "list is a verb of `outlast chat` and no name; a verb comes before all options"),
+        (
+            &["chat", "--command", "cat", "list"],
+            "`list` is a subcommand of `outlast chat`, not a conversation; it comes before all options",
+        ),
         (&["chat", "send", "main", ""], "the message is empty"),
         (&["chat", "send", "main", "--agent", "a", "--command", "b", "x"], "cannot be used with"),
         (&["chat", "send", "main", "--timeout", "3", "x"], "--wait"),
     ] {
         let refused = p.call(args.iter().copied());
         assert!(refused.code != Some(0) && refused.err.contains(want), "{args:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn help_is_a_word_in_place_of_a_verb() {
+    let p = product();
+    for verb in ["chat", "gateway"] {
+        let help = p.call([verb, "help"]);
+        assert_eq!((help.code, help.text()), (Some(0), p.call([verb, "--help"]).text()), "{help:?}");
     }
 }
 
@@ -221,11 +236,11 @@ fn ctrl_c_stops_the_reply_and_leaves_only_when_it_is_pressed_twice() {
 }
 
 #[test]
-fn a_question_is_answered_with_one_key() {
+fn a_question_is_answered_with_a_key_and_enter() {
     let p = product();
     let gateway = gateway(&p);
     gateway.hold_turns();
-    let Some(t) = Tmux::calls("a_question_is_answered_with_one_key", &p, (80, 24), &["chat"]) else { return };
+    let Some(t) = Tmux::calls("a_question_is_answered_with_a_key_and_enter", &p, (80, 24), &["chat"]) else { return };
     t.sees("/help shows the commands");
     assert_eq!(gateway.followers(KEY), [true], "a person is there");
     t.types("clean up");
@@ -234,15 +249,29 @@ fn a_question_is_answered_with_one_key() {
     let options = vec![PermissionOption::new("opt-1", "Allow once", "allow_once"), PermissionOption::new("opt-2", "Reject", "reject_once")];
     let mut question = PermissionBody::new("perm-1", "rm -rf target", options);
     gateway.part(KEY, Some(1), &Content::Permission(question.clone()));
-    t.sees("[y] Allow once   [n] Reject");
+    t.sees("[y] Allow once   [n] Reject   then Enter");
+    // A message that begins with a key is a message. It once granted what was asked.
+    t.types("yes, but tell me why");
+    t.presses(&["Enter"]);
+    let said = gateway.wait_for("a message", |r| matches!(r, ChatRequest::Send { words, .. } if words.starts_with("yes")));
+    assert!(matches!(said, ChatRequest::Send { words, .. } if words == "yes, but tell me why"));
     t.types("y");
+    t.sees("\n› y");
+    assert!(!gateway.asked().iter().any(|request| matches!(request, ChatRequest::Allow { .. })), "before Enter");
+    t.presses(&["Enter"]);
     let allowed = gateway.wait_for("an answer", |r| matches!(r, ChatRequest::Allow { .. }));
     assert_eq!(allowed, ChatRequest::Allow { key: KEY.into(), permission: "perm-1".into(), option: "opt-1".into() });
     (question.answer, question.by) = (Some("opt-1".into()), Some("person".into()));
     gateway.part(KEY, Some(1), &Content::Permission(question));
     t.shows("the answer", |screen| screen.contains("allowed: rm -rf target") && !screen.contains("[n]"));
-    gateway.part(KEY, Some(1), &Content::Permission(PermissionBody::new("perm-2", "rm -rf src", Vec::new())));
+    // What was begun before the question is a message, too.
+    t.types("y");
+    t.sees("\n› y");
+    let options = vec![PermissionOption::new("opt-1", "Allow once", "allow_once")];
+    gateway.part(KEY, Some(1), &Content::Permission(PermissionBody::new("perm-2", "rm -rf src", options)));
     t.sees("? rm -rf src");
+    t.presses(&["Enter"]);
+    gateway.wait_for("a message", |r| matches!(r, ChatRequest::Send { words, .. } if words == "y"));
     t.presses(&["C-d"]);
     let screen = t.sees("`outlast chat main` comes back");
     assert!(screen.contains("the agent waits for your answer; without one it is refused after 60 s"), "{screen}");
@@ -260,7 +289,7 @@ fn a_terminal_survives_a_restart_of_the_gateway() {
     gateway.part(KEY, None, &Content::Text(TextBody::new("written while it was away")));
     gateway.listen();
     let screen = t.sees("written while it was away");
-    assert_eq!(screen.matches("the gateway was restarted").count(), 1, "{screen}");
+    assert_eq!(screen.matches("the gateway is connected again").count(), 1, "{screen}");
     // A message whose answer is lost is sent again, and answered once.
     gateway.fail_next("send", Fault::DieAfter);
     std::thread::scope(|scope| {
@@ -335,7 +364,7 @@ fn two_terminals_share_a_conversation() {
     t.sees("main: active");
     t.types("/status x");
     t.presses(&["Enter"]);
-    t.sees("/status takes no words after it, and `x` was");
+    t.sees("/status takes no arguments; `//status x` sends");
     t.types("/nonsense");
     t.presses(&["Enter"]);
     t.sees("there is no /nonsense");
@@ -404,7 +433,7 @@ fn a_person_finds_an_earlier_generation_and_goes_back_to_it() {
     let screen = t.sees("/resume N goes back to a generation");
     assert!(screen.contains("2 (current)"), "{screen}");
     enters("/resume two");
-    t.sees("and `two` is not one");
+    t.sees("an earlier generation, not `two`");
     enters("/resume 1");
     let resumed = gateway.wait_for("a resume", |r| matches!(r, ChatRequest::Resume { .. }));
     assert!(matches!(resumed, ChatRequest::Resume { generation: Some(1), .. }), "{resumed:?}");

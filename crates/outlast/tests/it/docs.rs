@@ -121,19 +121,37 @@ fn the_readme_is_short() {
 
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let link = Regex::new(r"\]\(([^)#:\s]+)(#[^)]*)?\)").unwrap();
+    let link = Regex::new(r"(?m)\]\(([^)#:\s]+)(?:#[^)]*)?\)|^\[\d+\]: ([^#:\s]+)").unwrap();
     let mut pages = vec![document("README.md"), document("CONTRIBUTING.md"), document("SECURITY.md")];
-    for dir in ["docs", "docs/agents"] {
+    for dir in ["docs", "docs/agents", "docs/decisions"] {
         let found = std::fs::read_dir(document(dir)).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(found.filter(|path| path.extension().is_some_and(|end| end == "md")));
     }
     for page in pages {
         let text = std::fs::read_to_string(&page).unwrap();
         for found in link.captures_iter(&text) {
-            let to = page.parent().unwrap().join(&found[1]);
-            assert!(to.exists(), "{} links to {}, which does not exist", page.display(), &found[1]);
+            let name = found.get(1).or(found.get(2)).unwrap().as_str();
+            assert!(page.parent().unwrap().join(name).exists(), "{} links to {name}, which does not exist", page.display());
         }
     }
+}
+
+/// A decision is found by its number: one page has it, and the index names that page.
+#[test]
+fn the_index_of_decisions_names_the_page_of_each() {
+    let heading = Regex::new(r"(?m)^### (\d+)\. ").unwrap();
+    let row = Regex::new(r"(?m)^\| (\d+) \| .*\]\(([a-z-]+\.md)#(\d+)-").unwrap();
+    let index = std::fs::read_to_string(document("docs/decisions/README.md")).unwrap();
+    let mut listed: Vec<_> = row.captures_iter(&index).map(|row| (row[1].to_owned(), row[2].to_owned())).collect();
+    let mut there = Vec::new();
+    for page in std::fs::read_dir(document("docs/decisions")).unwrap().map(|entry| entry.unwrap().path()) {
+        let (text, name) = (std::fs::read_to_string(&page).unwrap(), page.file_name().unwrap().to_str().unwrap().to_owned());
+        there.extend(heading.captures_iter(&text).map(|found| (found[1].to_owned(), name.clone())));
+    }
+    listed.sort();
+    there.sort();
+    assert!(there.windows(2).all(|pair| pair[0].0 != pair[1].0), "a number has two pages");
+    assert_eq!(listed, there);
 }
 
 #[test]

@@ -175,3 +175,12 @@ fn every_group_has_its_examples_run() {
     let titles: Vec<&str> = help.lines().filter_map(|line| line.strip_suffix(':')).filter(|line| !line.starts_with(' ')).collect();
     assert_eq!(titles, ["Everyday", "Input and terminals", "Notices", "Agents", "This machine", "Options of every verb"], "{help}");
 }
+
+#[test]
+fn help_as_a_word_is_help_as_a_flag() {
+    let p = product();
+    assert_eq!(p.call(["help"]).good().text(), p.call(["--help"]).good().text());
+    assert_eq!(p.call(["help", "run"]).good().text(), p.call(["run", "--help"]).good().text());
+    assert_eq!(p.call(["help", "engine", "stop"]).good().text(), p.call(["engine", "stop", "--help"]).good().text());
+    assert!(p.call(["help", "lst"]).err.contains("'list'"));
+}

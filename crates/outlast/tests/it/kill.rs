@@ -393,6 +393,8 @@ fn an_orphan_is_told_and_is_stopped_by_identity() {
         let polled = eventually("the orphan", || Some(p.json(["poll", &id])).filter(|v| v["phase"] == "orphaned"));
         assert_eq!((polled["status"].as_str(), polled["pid"].as_u64()), (Some("running"), Some(u64::from(cmd))), "{polled}");
         assert_eq!(polled.get("exit_code"), None, "nobody has seen one: {polled}");
+        let said = p.call(["poll", &id]).good().text();
+        assert!(said.contains("both of its keepers were killed: it runs on"), "{said}");
         let killed = p.json(["kill", &id, "--grace", "0.2"]);
         assert_eq!((killed["status"].as_str(), killed["completion_reason"].as_str()), (Some("killed"), Some("killed")), "{killed}");
         assert_eq!(

@@ -82,15 +82,23 @@ fn a_list_is_narrowed_by_state_name_and_label_and_sorted() {
     assert_eq!(listed(&["--state", "failed", "--label", "app=shop"]), [bad.as_str()]);
     assert_eq!(listed(&["--state", "running", "--all"]), [web.as_str(), db.as_str()]);
     assert_eq!(listed(&["--all", "--sort", "name"]), [db.as_str(), bad.as_str(), web.as_str(), good.as_str()]);
-    assert_eq!(listed(&["--all", "--sort", "started"]), [web.as_str(), db.as_str(), bad.as_str(), good.as_str()]);
-    assert_eq!(listed(&["--all", "--sort", "ended"])[..2], [bad.as_str(), good.as_str()]);
-    assert_eq!(listed(&["--all", "--sort", "output"]).last(), Some(&good));
+    let by_start = [web.as_str(), db.as_str(), bad.as_str(), good.as_str()];
+    assert_eq!(listed(&["--all", "--sort", "started", "--reverse"]), by_start);
+    assert_eq!(listed(&["--all", "--sort", "started"]), by_start.iter().rev().copied().collect::<Vec<_>>(), "the newest first");
+    assert_eq!(listed(&["--all", "--sort", "ended"])[..2], [good.as_str(), bad.as_str()]);
+    assert_eq!(listed(&["--all", "--sort", "ended", "--reverse"])[..2], [bad.as_str(), good.as_str()], "those that run come last");
+    assert_eq!(listed(&["--all", "--sort", "output"]).first(), Some(&good));
+    let by_output = p.call(["list", "--all", "--sort", "output"]).good().text();
+    assert!(by_output.lines().next().unwrap().contains("OUTPUT") && by_output.contains("4 B"), "{by_output}");
+    assert!(!p.call(["list"]).good().text().contains("OUTPUT"));
+    let labelled = p.call(["list"]).good().text();
+    assert!(labelled.contains("LABELS") && labelled.contains("app=shop, tier=front"), "{labelled}");
     p.call(["signal", "web", "STOP"]).good();
     eventually("it to be suspended", || (listed(&["--state", "suspended"]) == [web.as_str()]).then_some(()));
     let refused = p.call(["list", "--state", "stopped"]);
     assert!(refused.code == Some(2) && refused.err.contains("suspended"), "{refused:?}");
     let mut person = Person::calls(&p, &["list", "--name", "tests"]);
-    person.sees("nothing that runs matches; --all looks at finished processes, too");
+    person.sees("no running process matches; --all includes finished ones");
     assert_eq!(person.ended(), Some(0));
 }
 

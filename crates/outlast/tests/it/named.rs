@@ -1,6 +1,7 @@
 //! Processes that are named by their names, and several of them at once.
 
 use crate::gate::Gate;
+use crate::person::Person;
 use crate::support::*;
 use crate::told::*;
 use std::process::Stdio;
@@ -179,6 +180,19 @@ fn several_are_signalled_stopped_and_removed_and_one_that_cannot_be_keeps_no_oth
     let gone = p.call(["rm", "--json", "a", "b"]);
     assert_eq!((gone.code, gone.json()["processes"].as_array().map(Vec::len)), (Some(0), Some(2)));
     assert_eq!(p.json(["list", "--all"]), json!({"processes": []}));
+}
+
+#[test]
+fn a_user_is_told_that_the_name_of_a_new_process_is_in_use() {
+    let p = product();
+    let first = p.run_with(&["--name", "web"], "exec sleep 1000");
+    let run = &["run", "--name", "web", "--", "sleep", "1000"];
+    let mut person = Person::calls(&p, run);
+    person.sees(&format!("note: another process called web runs ({first}); web now means the new one\r\n"));
+    assert_eq!(person.ended(), Some(0));
+    assert_eq!(p.call(run).good().err, "", "only on a terminal");
+    let other = Person::calls(&p, &["run", "--name", "other", "--", "true"]);
+    assert!(!other.until_the_end().0.contains("note"));
 }
 
 #[test]

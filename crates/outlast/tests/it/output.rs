@@ -78,6 +78,25 @@ fn case_053_of_300_000_characters_the_last_200_000_are_shown_and_all_are_kept() 
 }
 
 #[test]
+fn raw_lines_are_all_that_were_asked_for_however_long_they_are_together() {
+    let p = product();
+    let id = p.run("seq -f 'line %09.0f' 0 39999");
+    p.wait(&id);
+    for (args, first, count) in [
+        (&["-n", "30000"][..], 10_000, 30_000),
+        (&["--offset", "5", "--limit", "30000"], 5, 30_000),
+        (&["--offset", "39998", "--limit", "30000"], 39_998, 2),
+        (&["--from-byte", "150", "--limit", "30000"], 10, 30_000),
+        (&["--offset", "35000"], 35_000, 5_000),
+    ] {
+        let text = p.call([&["log", &id, "--raw"], args].concat()).text();
+        let lines: Vec<&str> = text.lines().collect();
+        let expected = [format!("line {first:09}"), format!("line {:09}", first + count - 1)];
+        assert_eq!((lines.len(), lines[0], lines[lines.len() - 1]), (count, &*expected[0], &*expected[1]), "{args:?}");
+    }
+}
+
+#[test]
 fn case_054_a_follower_that_dies_or_does_not_read_harms_nothing() {
     let p = product();
     let gate = Gate::new(&p, "gate");

@@ -44,9 +44,15 @@ fn an_end_that_was_seen_is_not_counted_as_waiting() {
     pending(&p, 1);
     assert_eq!(p.json(["prompt"])["waiting"], 1);
     p.call(["poll", &id]).good();
-    // `events` leaves out what was polled. The engine writes that down a moment later.
-    eventually("the look to count", || (p.json(["prompt"])["waiting"] == 0).then_some(()));
+    // `events` leaves out what was polled. The engine writes that down a moment later, and counts it at once.
+    assert_eq!(p.json(["active"])["waiting"], 0);
     assert_eq!(p.call(["events"]).good().text(), "");
+    for verb in ["tail", "log", "wait"] {
+        let id = p.run_with(&["--notify"], "exit 1");
+        eventually("the notice", || (p.json(["active"])["waiting"] == 1).then_some(()));
+        p.call([verb, &id]);
+        assert_eq!(p.json(["active"])["waiting"], 0, "{verb}");
+    }
 }
 
 #[test]
@@ -81,6 +87,20 @@ fn bash_shows_the_numbers_and_keeps_the_exit_code() {
     person.types("(exit 7)\r");
     person.sees("[1 running] code 7 ready> ");
     assert!(!person.seen.contains("[1 running] [1 running]"), "loaded twice, shown once: {}", person.seen);
+    // Shells that inherit the prompt and not the function.
+    for inner in ["bash --norc --noprofile -i", "sh -i"] {
+        person.types(&format!("export PS1; {inner}\r"));
+        person.types("echo inner-$((6*7))\r");
+        person.sees("inner-42\r\n");
+        person.types("exit 7\r");
+        person.sees("code 7 ready> ");
+        assert!(!person.seen.contains("not found"), "{inner}: {}", person.seen);
+        person.types("(exit 5); echo outer-$((6*7))\r");
+        person.sees("outer-42\r\n");
+        person.seen.clear();
+    }
+    person.types("(exit 7)\r");
+    person.sees("code 7 ready> ");
     person.types("exit 0\r");
     assert_eq!(person.ended(), Some(0));
 }

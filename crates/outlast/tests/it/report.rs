@@ -31,6 +31,19 @@ fn all(directory: &Path) -> String {
 }
 
 #[test]
+fn a_report_counts_what_was_seen_apart_from_what_is_pending() {
+    let p = product();
+    let id = p.run_with(&["--notify"], "exit 1");
+    eventually("the notice", || (p.json(["active"])["waiting"] == 1).then_some(()));
+    p.call(["poll", &id]).good();
+    p.run_with(&["--notify"], "exit 1");
+    eventually("the notice", || (p.json(["active"])["waiting"] == 1).then_some(()));
+    let (_, directory) = bundle(&p, &[]);
+    let notices = read(&directory, "notices.txt");
+    assert!(notices.starts_with("pending     1\nseen        1\nleased      0\n"), "{notices}");
+}
+
+#[test]
 fn a_report_has_the_facts_and_no_secret_no_environment_and_no_output() {
     let p = product();
     p.configure("[retention]\ndays = 3\n\n[[webhook]]\nname = \"w\"\nurl = \"https://hooks.example.com/T0/s3cretpath\"\nsecret = \"whsec_s3cretword\"\n");
@@ -82,6 +95,23 @@ fn a_report_needs_no_engine_and_no_readable_configuration() {
     let listed = read(&directory, "processes.json");
     assert!(listed.contains("no engine runs") && listed.contains(&id), "{listed}");
     assert_eq!(p.json(["engine", "status", "--no-start"])["status"], "not_running", "none was started");
+}
+
+#[test]
+fn a_report_does_not_quote_the_line_of_the_configuration_that_is_wrong() {
+    for (wrong, line) in [("url = https://hooks.example.com/T0/czNjcmV0\n", 3), ("secret = \"\"\"\nczNjcmV0\n\"\"\"\nczNjcmV0==\n", 6)] {
+        let p = product();
+        p.configure(&format!("[[webhook]]\nname = \"w\"\n{wrong}"));
+        // The engine logs what is wrong with the file, too.
+        let id = p.run("exit 3");
+        p.wait(&id);
+        let (_, directory) = bundle(&p, &[]);
+        let text = all(&directory);
+        assert!(!text.contains("czNjcmV0"), "{text}");
+        for file in ["doctor.txt", "config.txt", "engine.log"] {
+            assert!(read(&directory, file).contains(&format!("TOML parse error at line {line}, column")), "{file}: {text}");
+        }
+    }
 }
 
 #[test]

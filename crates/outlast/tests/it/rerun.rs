@@ -127,6 +127,7 @@ fn an_edited_rerun_runs_what_was_saved() {
     p.wait(&args);
     let same = edit(&["rerun", "--json", &args, "--edit"], "true").good().json();
     assert_eq!(p.wait(same["id"].as_str().unwrap())["output"], "$HOME a b\n");
+    assert_eq!(edit(&["rerun", &args, "--edit"], "true").good().err, "the command was not changed; it runs as it was\n");
     let changed = edit(&["rerun", "--json", &args, "--edit"], &editor(&p, r#"sed -i 's/echo/echo then/' "$1""#)).good().json();
     assert_eq!(p.wait(changed["id"].as_str().unwrap())["output"], "then $HOME a b\n");
     assert_eq!(drafts(&p), 0);
@@ -167,4 +168,14 @@ fn a_mask_in_an_edited_command_is_not_taken_for_the_secret() {
     assert!(refused["code"] == "scrubbed" && refused["error"].as_str().unwrap().starts_with(&mask), "{refused}");
     let again = edit(r#"echo 'echo b $TOKEN' >"$1""#);
     assert_eq!(again["command"], "echo b $TOKEN", "{again}");
+}
+
+#[test]
+fn dots_that_are_not_a_mask_may_stay_in_an_edited_command() {
+    let p = product();
+    let first = p.run("echo ./... ghp_0123456789abcdefghijklmnopqrstuvwxyz");
+    p.wait(&first);
+    let visual = editor(&p, r#"sed -i 's/ghp_.*/$TOKEN/' "$1""#);
+    let again = Answer::from(p.command(["rerun", "--json", &first, "--edit"]).env("VISUAL", visual).output().unwrap()).json();
+    assert_eq!(again["command"], "echo ./... $TOKEN", "{again}");
 }

@@ -51,14 +51,16 @@ fn a_process_that_could_not_be_started_again_is_not_stopped() {
     let gone = p.run_with(&["--name", "gone", "--cwd", "sub"], "exec sleep 1000");
     std::fs::remove_dir(p.work().join("sub")).unwrap();
     let refused = p.call(["restart", "gone"]);
-    assert!(refused.code == Some(1) && refused.err.contains("/sub"), "{refused:?}");
+    assert!(refused.code == Some(125) && refused.err.contains("/sub does not exist\n  create it again with `mkdir -p /"), "{refused:?}");
     running(&gone);
+    let rerun = p.call(["rerun", "gone"]);
+    assert!(rerun.code == Some(125) && rerun.err.contains("/sub does not exist\n  create it again with `mkdir -p /"), "{rerun:?}");
     let secret = p.run_with(&["--env", "GITHUB_TOKEN=first"], "exec sleep 1000");
     assert_eq!(p.json(["restart", &secret])["code"], "scrubbed");
     running(&secret);
     let restarted = p.json(["restart", &secret, "--env", "GITHUB_TOKEN=second"]);
     assert_eq!(id(&restarted["old"]), secret, "{restarted}");
-    assert_eq!(p.call(["restart", "nothing-like-it"]).code, Some(1));
+    assert_eq!(p.call(["restart", "nothing-like-it"]).code, Some(125));
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn several_are_restarted_and_what_fails_for_one_is_done_for_the_others() {
     std::fs::remove_dir(p.work().join("sub")).unwrap();
     let good = p.run_with(&["--name", "good"], "exec sleep 1000");
     let answer = p.call(["restart", "--json", "good", "bad", &good]);
-    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert_eq!(answer.code, Some(125), "{answer:?}");
     let all = answer.json()["processes"].clone();
     assert_eq!((id(&all[0]["old"]), &all[1]["code"]), (good, &json!("bad_spec")), "{all}");
     assert_eq!(all.as_array().unwrap().len(), 2, "a process that is named twice is restarted once");

@@ -126,3 +126,19 @@ fn clean_forgets_what_is_over_in_its_scope() {
     assert_eq!(p.json(["clean"])["removed"], 1);
     assert_eq!(p.json(["list", "--all"])["processes"].as_array().map(Vec::len), Some(1));
 }
+
+#[test]
+fn what_left_something_running_is_kept_until_that_has_ended() {
+    let p = product();
+    let id = p.run("sleep 1000 >/dev/null 2>&1 & echo started");
+    let over = p.run("exit 0");
+    p.wait(&over);
+    eventually("its record of what it left", || (p.json(["poll", &id])["phase"] == "exited").then_some(()));
+    assert_eq!(p.json(["poll", &id])["left_running"], 1);
+    p.configure("retention.days = 0");
+    p.call(["engine", "stop"]).good();
+    eventually("the one that left nothing to go", || (!is_known(&p, &over)).then_some(()));
+    assert_eq!(p.json(["kill", &id])["left_killed"].as_array().map(Vec::len), Some(1), "without its record no verb finds it");
+    p.call(["engine", "stop"]).good();
+    eventually("it to go", || (!is_known(&p, &id)).then_some(()));
+}

@@ -1,6 +1,7 @@
 //! `rm` and `clean`: forgetting what is over.
 
 use crate::gate::Gate;
+use crate::person::Person;
 use crate::support::*;
 use outlast_testkit::machine::{self, in_own_mounts, mount_tmpfs};
 
@@ -37,6 +38,23 @@ fn a_failed_start_is_forgotten_like_any_other() {
     let id = p.json(["run", "--", "no-such-program", "x"])["session_id"].as_str().unwrap().to_owned();
     assert_eq!(p.json(["rm", &id])["status"], "removed");
     assert!(!p.folder(&id).path.exists());
+}
+
+#[test]
+fn a_user_is_told_which_processes_a_clean_has_removed() {
+    let p = product();
+    let web = p.run_with(&["--name", "web"], "true");
+    p.wait(&web);
+    let other = p.run("true");
+    p.wait(&other);
+    p.run("exec sleep 1000");
+    let (shown, code) = Person::calls(&p, &["clean"]).until_the_end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("2 removed, "), "{shown}");
+    let named = shown.lines().find_map(|line| line.trim_end().strip_prefix("removed: ")).unwrap();
+    let mut named: Vec<&str> = named.split(", ").collect();
+    named.sort_unstable();
+    assert_eq!(named, [other.as_str(), &format!("web ({web})")]);
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn several_are_marked_signalled_stopped_and_removed() {
     tmux.presses(&["C-k"]);
     tmux.sees("Stop these 2 processes?");
     tmux.types("y");
-    tmux.shows("both stopped", |s| s.contains("2 processes were stopped") && s.contains("0 running  2 finished  2 failed"));
+    tmux.shows("both stopped", |s| s.contains("2 processes were stopped") && s.contains("0 running  0 finished  2 failed"));
     tmux.presses(&["C-d"]);
     tmux.sees("Remove these 2 processes?");
     tmux.types("y");
@@ -238,7 +238,7 @@ fn a_process_is_run_again_and_its_id_copied() {
     tmux.types("r");
     tmux.sees(&format!("Run {id} again?"));
     tmux.types("y");
-    tmux.shows("the new one", |s| s.contains(&format!("{id} runs again as proc_")) && s.contains("2 finished"));
+    tmux.shows("the new one", |s| s.contains(&format!("{id} runs again as proc_")) && s.contains("2 failed"));
     let all = p.json(["list", "--all"]);
     let all = all["processes"].as_array().unwrap();
     let new = all.iter().find(|process| process["id"] != json!(id)).unwrap();
@@ -446,7 +446,7 @@ fn without_a_screen_it_is_refused_with_what_to_do_instead() {
     assert_eq!((refused.code, &said["code"]), (Some(1), &json!("usage")), "{said}");
     assert!(said["hint"].as_str().unwrap().contains("outlast list --json"), "{said}");
     let refused = p.call(["top", "--every", "0.01"]);
-    assert!(refused.code == Some(2) && refused.err.contains("at least 0.1 s"), "{refused:?}");
+    assert!(refused.code == Some(2) && refused.err.contains("at least 0.1s"), "{refused:?}");
     // A terminal that cannot be drawn on is none.
     let call = p.command(["top"]);
     let args = ["-qec", &format!("{} top", call.get_program().display()), "/dev/null"];

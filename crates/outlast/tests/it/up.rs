@@ -12,7 +12,7 @@ fn procfile(p: &Product, text: &str) -> String {
 }
 
 fn running(p: &Product) -> Vec<String> {
-    let listed = p.json(["list", "--sort", "started"]);
+    let listed = p.json(["list", "--sort", "started", "--reverse"]);
     listed["processes"].as_array().unwrap().iter().map(|e| e["name"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -44,7 +44,7 @@ fn ctrl_c_stops_all_and_shows_what_they_say_to_it() {
     person.types("\x03");
     person.sees("stopping them; Ctrl-C again kills them at once");
     person.sees("web    |\x1b[0m bye");
-    person.sees("was stopped by kill --all (SIGTERM)");
+    person.sees("was stopped by Ctrl-C (SIGTERM)");
     assert_eq!(person.ended(), Some(130));
     assert_eq!(running(&p), Vec::<String>::new());
 }
@@ -60,7 +60,7 @@ fn a_second_ctrl_c_kills_what_ignores_the_first() {
     person.sees("stopping them");
     eventually("the stop", || (p.json(["poll", "stubborn"])["phase"] == "stopping").then_some(()));
     person.types("\x03");
-    person.sees("was stopped by kill --all (SIGKILL)");
+    person.sees("was stopped by Ctrl-C (SIGKILL)");
     assert_eq!(person.ended(), Some(130));
     assert!(!person.seen.contains("\x1b[36m"), "{:?}", person.seen);
 }
@@ -102,6 +102,7 @@ fn detached_they_are_found_by_the_label_of_the_file_and_not_started_twice() {
     assert!(again.code == Some(1) && again.err.contains(&format!("web ({}), worker (", lines[0][0])), "{again:?}");
     assert!(again.err.contains(&format!("`outlast kill --label procfile={path}` stops them")), "{again:?}");
     assert_eq!(running(&p), ["web", "worker"]);
+    assert_eq!(p.json(["list", "--label", "procfile=Procfile"])["processes"].as_array().unwrap().len(), 2, "as the file lies here");
     assert_eq!(p.json(["kill", "--label", &format!("procfile={path}")])["killed"], 2);
     let json = p.json(["up", "-d"]);
     assert_eq!((&json["processes"][1]["name"], json["processes"].as_array().unwrap().len()), (&json!("worker"), 2), "{json}");
@@ -114,7 +115,7 @@ fn a_wrong_line_or_a_missing_file_is_refused_before_anything_starts() {
     assert!(missing.code == Some(1) && missing.err.contains("cannot read Procfile: No such file"), "{missing:?}");
     for (text, says) in [
         ("web: sleep 1000\nnpm start\n", "Procfile:2: there is no colon"),
-        ("web: sleep 1000\n\nweb: sleep 1000\n", "Procfile:3: web is in line 1 already"),
+        ("web: sleep 1000\n\nweb: sleep 1000\n", "Procfile:3: web is already defined in line 1"),
         ("web: sleep 1000\nbad name: x\n", "Procfile:2: \"bad name\" cannot be a name"),
         ("web:\n", "Procfile:1: web has no command"),
         ("# nothing\n", "Procfile has no line that names a command"),

@@ -3,6 +3,8 @@
 //! Both keepers map it, and the engine holds a descriptor of it. The file names the process that made it and its descriptor number there,
 //! so any other reader opens it through `/proc`. A keeper passes it to an engine that may not. It is gone when all of them are; then the
 //! file counts, as after a reboot.
+//!
+//! Decisions 149 and 150: docs/decisions/store.md.
 
 use super::read::{boot_of, pid_at};
 use super::{LEN, LIVE_AT, Live, NAMED_FD, NAMED_PID};

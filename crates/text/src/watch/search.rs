@@ -5,6 +5,8 @@
 //!
 //! Which bytes of a pattern are looked for is free to choose, and what they cost is how often they are there without the pattern: `work` of `worker died` in the
 //! log of a program that speaks of its workers. Where that happens often, others are chosen by what the text at hand is made of.
+//!
+//! Decision 68: docs/decisions/watch.md.
 
 mod sample;
 

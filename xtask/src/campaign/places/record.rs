@@ -8,8 +8,9 @@ use std::path::Path;
 const HEAD: &str = "\
 # Places
 
-`cargo xtask campaign places --record` wrote this table. In each place it runs the same checks with the same program: exit codes, output to the byte, terminals, input, stops of whole
-trees, notices told once, and each process of Outlast killed with SIGKILL. `outlast doctor` tries the same where you are, and says what is weaker there.
+`cargo xtask campaign places --record` wrote this table. In each place it runs the same checks with the same program:
+exit codes, output to the byte, terminals, input, stops of whole trees, notices delivered once, and each process of
+Outlast killed with SIGKILL. `outlast doctor` tries the same where you are, and says what is weaker there.
 
 | place | what it is | passed | failed | weaker there, as `doctor` says |
 |---|---|---|---|---|

@@ -46,7 +46,7 @@ pub(super) enum Entered {
     Words(String),
 }
 
-/// Tells what a line is. Two slashes at its beginning are one slash of a message; a path is a message, too.
+/// Tells what a line is. Two slashes at its beginning are one slash of a message. A first word with a second slash is a path, and the line is a message.
 pub(super) fn read(line: &str) -> Entered {
     let text = line.trim();
     if text.is_empty() {
@@ -57,8 +57,7 @@ pub(super) fn read(line: &str) -> Entered {
     }
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim();
-    let is_word = first.len() > 1 && first.starts_with('/') && first[1..].chars().all(|c| c.is_ascii_alphabetic());
-    if !is_word {
+    if first.strip_prefix('/').is_none_or(|name| name.contains('/')) {
         return Entered::Words(text.to_owned());
     }
     let Some((command, ..)) = ALL.iter().find(|(_, name, _)| *name == first) else { return Entered::Refused(unknown(first)) };
@@ -67,18 +66,18 @@ pub(super) fn read(line: &str) -> Entered {
         (SlashCommand::Resume(_), number) => match number.parse() {
             Ok(number) => Entered::Command(SlashCommand::Resume(Some(number))),
             Err(_) => Entered::Refused(format!(
-                "{first} takes the number of an earlier generation, and `{}` is not one; /history lists them",
+                "{first} takes the number of an earlier generation, not `{}`; /history lists them",
                 quoted(number)
             )),
         },
-        (_, words) => Entered::Refused(format!(
-            "{first} takes no words after it, and `{}` was given; `/{first} …` sends it as a message",
-            quoted(words)
-        )),
+        (_, words) => Entered::Refused(format!("{first} takes no arguments; `/{first} {}` sends the line as a message", quoted(words))),
     }
 }
 
 fn unknown(name: &str) -> String {
+    if name == "/" {
+        return "there is no command without a name: /help shows the commands, `//` sends a slash as a message".into();
+    }
     let known = ALL.map(|(_, name, _)| &name[1..]);
     let near = nearest(&name[1..], known).first().map_or(":".to_owned(), |near| format!("; did you mean /{near}?"));
     let name = quoted(name);
@@ -108,7 +107,8 @@ mod tests {
         assert_eq!(read("/resume"), Entered::Command(SlashCommand::Resume(None)));
         assert_eq!(read("/resume  2 "), Entered::Command(SlashCommand::Resume(Some(2))));
         assert_eq!(read("//new"), Entered::Words("/new".into()));
-        for words in ["/etc/hosts is odd", "/", "a /new", "/1"] {
+        assert_eq!(read("//"), Entered::Words("/".into()));
+        for words in ["/etc/hosts is odd", "/etc/", "a /new", "a / b"] {
             assert_eq!(read(words), Entered::Words(words.into()));
         }
     }
@@ -120,16 +120,19 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         for (_, name, _) in ALL.iter().filter(|(command, ..)| *command != SlashCommand::Resume(None)) {
-            let want = format!("{name} takes no words after it, and `x y` was given; `/{name} …` sends it as a message");
+            let want = format!("{name} takes no arguments; `/{name} x y` sends the line as a message");
             assert_eq!(refused(&format!("{name}  x y")), want);
         }
         for number in ["two", "-1", "2 3", "99999999999999999999"] {
-            let want = format!("/resume takes the number of an earlier generation, and `{number}` is not one; /history lists them");
+            let want = format!("/resume takes the number of an earlier generation, not `{number}`; /history lists them");
             assert_eq!(refused(&format!("/resume {number}")), want);
         }
         assert_eq!(refused("/knew"), "there is no /knew; did you mean /new? /help shows the commands, `//knew` sends it as a message");
         assert!(refused("/Status").contains("did you mean /status?"), "{}", refused("/Status"));
         assert_eq!(refused("/frobnicate it"), "there is no /frobnicate: /help shows the commands, `//frobnicate` sends it as a message");
+        for line in ["/", "/ x", "/1", "/new-one", "/é"] {
+            assert!(refused(line).starts_with("there is no "), "{line}");
+        }
         assert!(refused(&format!("/stop {}", "x".repeat(1000))).len() < 200);
     }
 

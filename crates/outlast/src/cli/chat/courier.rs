@@ -159,7 +159,7 @@ impl Carrier {
         loop {
             match self.chat.send(&self.name.key, message_id, words, &self.setup).await {
                 Ok(accepted) => {
-                    let queued = (accepted.ahead > 0).then(|| format!("queued behind {}", turns(accepted.ahead)));
+                    let queued = (accepted.ahead > 0).then(|| format!("queued: {} first", turns(accepted.ahead)));
                     let sent = is_late.then(|| "the message is sent now".to_owned());
                     return accepted.note.or(queued).or(sent).map(ChatNews::Said);
                 }
@@ -200,5 +200,5 @@ fn words(failure: &Failure) -> String {
 }
 
 fn turns(count: u32) -> String {
-    if count == 1 { "one other".into() } else { format!("{count} others") }
+    if count == 1 { "1 other turn comes".into() } else { format!("{count} other turns come") }
 }

@@ -118,7 +118,7 @@ impl std::str::FromStr for ChatName {
         let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
         let is_path = text.chars().all(|c| c == '.');
         if VERBS.contains(&text) {
-            return Err(format!("{text} is a verb of `outlast chat` and no name; a verb comes before all options"));
+            return Err(format!("`{text}` is a subcommand of `outlast chat`, not a conversation; it comes before all options"));
         }
         if text.is_empty() || text.len() > MAX_NAME_LEN || !is_plain || is_path {
             let order = if text.contains(' ') { "; `chat send` takes the name before the message" } else { "" };
@@ -182,7 +182,7 @@ fn no_conversation(name: &ChatName) -> Failure {
 fn no_conversation_but(name: &ChatName, there_are: &[ConversationInfo]) -> Failure {
     let near = nearest(name.short(), there_are.iter().map(|one| one.name.as_str()));
     let near = near.first().map(|near| format!("did you mean {near}? ")).unwrap_or_default();
-    let hint = format!("{near}`outlast chat list` shows those there are; `outlast chat {} --agent NAME` begins it", name.short());
+    let hint = format!("{near}`outlast chat list` shows all conversations; `outlast chat {} --agent NAME` begins this one", name.short());
     Failure::new(code::NO_CONVERSATION, format!("there is no conversation {}", name.short()), hint)
 }
 

@@ -15,7 +15,7 @@ use super::view::{CONTEXT_PARTS, ChatView};
 use super::{AgentArgs, ChatName, Context, Failure, connect, failed, piped, send, show};
 use crate::config::Colours;
 use clap::Args;
-use outlast_client::{ChatEvent, ChatFeed, ClientError, Content, Heard, Opened, Setup, Shown, Time, message_id};
+use outlast_client::{ChatEvent, ChatFeed, ClientError, Content, Heard, Opened, Setup, Shown, Time, TurnInfo, TurnState, message_id};
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -84,10 +84,14 @@ struct Person<'a> {
     hint: Option<String>,
     busy_since: Option<Instant>,
     lost_since: Option<Instant>,
+    /// A person stopped the gateway that was lost.
+    is_stopped: bool,
     /// When Ctrl-C was pressed with nothing to stop.
     interrupted_at: Option<Instant>,
     /// The last part that the gateway knows to be seen.
     told_seen: Option<u64>,
+    /// The question that was open when the first letter of the line was typed.
+    asked_at_first_key: Option<String>,
 }
 
 /// Why the terminal is given back.
@@ -111,8 +115,10 @@ impl<'a> Person<'a> {
             hint: None,
             busy_since: None,
             lost_since: None,
+            is_stopped: false,
             interrupted_at: None,
             told_seen: opened.seen_part,
+            asked_at_first_key: None,
         };
         person.greet(opened);
         person
@@ -207,7 +213,12 @@ impl<'a> Person<'a> {
                 let lines = self.view.event(event);
                 self.finished.extend(lines);
             }
-            Heard::Lost { .. } => self.lost_since = Some(Instant::now()),
+            Heard::Lost { .. } => {
+                self.lost_since = Some(Instant::now());
+                // It writes that before its connections end.
+                let lock = std::fs::read_to_string(self.ctx.settings.home.join("gateway.lock"));
+                self.is_stopped = lock.is_ok_and(|word| word.trim() == "stopped");
+            }
             Heard::Regained => {
                 self.lost_since = None;
                 let lines = self.view.regained();
@@ -237,21 +248,25 @@ impl<'a> Person<'a> {
                 self.view.unsaid(&message_id);
                 self.remark(Style::Bad, &format!("not sent: {why}"));
             }
-            ChatNews::Failed(text) => self.remark(Style::Bad, &text),
+            ChatNews::Failed(text) => self.output(Style::Bad, &text),
             ChatNews::Status(found) => {
                 let ShownBy { shown, source } = *found;
                 let out = plain_out();
                 // The conversation itself stands above: its head and the last turn say where it stands.
                 let mut lines = show::head(&shown, &out);
                 lines.extend((source == Source::Files).then(|| "no gateway runs".to_owned()));
-                let turns = show::turns(&shown, source, times::now(), &out);
-                lines.extend(turns.iter().rposition(|line| line.starts_with('#')).map_or(&[][..], |at| &turns[at..]).iter().cloned());
-                let text = lines.join("\n");
-                self.remark(Style::Quiet, &text);
+                let waiting = shown.turns.iter().filter(|turn| turn.state == TurnState::Queued).count();
+                let mut told = shown;
+                told.turns = at_work_and_last(told.turns);
+                lines.extend(show::turns(&told, source, times::now(), &out));
+                lines.extend(
+                    (waiting > 1).then(|| format!("{waiting} messages or notices wait: `outlast chat show {}`", self.name.short())),
+                );
+                self.output(Style::Quiet, &lines.join("\n"));
             }
             ChatNews::History(found) => {
                 let text = history(&found.shown, times::now(), &plain_out());
-                self.remark(Style::Quiet, &text);
+                self.output(Style::Quiet, &text);
             }
         }
     }
@@ -269,13 +284,8 @@ impl<'a> Person<'a> {
     fn key(&mut self, key: Key) -> Option<Leave> {
         self.hint = None;
         let interrupted = self.interrupted_at.take();
-        if let Key::Char(c) = key
-            && self.editor.is_empty()
-            && let Some((permission, option)) = self.view.answer(c)
-        {
-            let wish = ChatWish::Allow { permission: permission.into(), option: option.into() };
-            self.ask(wish);
-            return None;
+        if self.editor.is_empty() {
+            self.asked_at_first_key = self.view.question().map(str::to_owned);
         }
         match key {
             Key::Ctrl('c') => return self.interrupt(interrupted),
@@ -310,10 +320,15 @@ impl<'a> Person<'a> {
     }
 
     fn enter(&mut self, line: &str) -> Option<Leave> {
+        let asked = self.asked_at_first_key.take();
+        if let Some(wish) = self.answer(line, asked.as_deref()) {
+            self.ask(wish);
+            return None;
+        }
         match commands::read(line) {
             Entered::Nothing => {}
             Entered::Words(words) => self.say(&words),
-            Entered::Refused(why) => self.remark(Style::Bad, &why),
+            Entered::Refused(why) => self.output(Style::Bad, &why),
             Entered::Command(SlashCommand::New) => self.ask(ChatWish::New),
             Entered::Command(SlashCommand::Resume(number)) => self.ask(ChatWish::Resume(number)),
             Entered::Command(SlashCommand::Stop) => self.ask(ChatWish::Stop),
@@ -321,12 +336,20 @@ impl<'a> Person<'a> {
             Entered::Command(SlashCommand::History) => self.ask(ChatWish::History),
             Entered::Command(SlashCommand::Restart) => self.restart(),
             Entered::Command(SlashCommand::Help) => {
-                let lines = self.view.remark_lines(help());
+                let lines = self.view.output(help());
                 self.finished.extend(lines);
             }
             Entered::Command(SlashCommand::Quit) => return Some(Leave::Asked),
         }
         None
+    }
+
+    /// What a line answers: nothing but a key, typed while this question was open. A longer line is a message, and so is one that was begun before.
+    fn answer(&self, line: &str, asked: Option<&str>) -> Option<ChatWish> {
+        let mut letters = line.trim().chars();
+        let (Some(key), None) = (letters.next(), letters.next()) else { return None };
+        let (permission, option) = self.view.answer(key).filter(|(permission, _)| Some(*permission) == asked)?;
+        Some(ChatWish::Allow { permission: permission.into(), option: option.into() })
     }
 
     fn restart(&mut self) {
@@ -362,6 +385,11 @@ impl<'a> Person<'a> {
         self.finished.extend(lines);
     }
 
+    fn output(&mut self, style: Style, text: &str) {
+        let lines = self.view.output(text.lines().map(|line| StyledLine::of(style, line)));
+        self.finished.extend(lines);
+    }
+
     fn draw(&mut self) -> Result<(), Failure> {
         let columns = terminal::size().map_or(80, |(_, columns)| usize::from(columns));
         let mut above = self.view.live();
@@ -388,7 +416,7 @@ impl<'a> Person<'a> {
             return Some(hint.clone());
         }
         if let Some(since) = self.lost_since {
-            let is_stopped = since.elapsed() > STOPPED_AFTER;
+            let is_stopped = self.is_stopped || since.elapsed() > STOPPED_AFTER;
             return Some(
                 if is_stopped { "no gateway runs: your next message starts it" } else { "the gateway has ended; connecting again …" }
                     .into(),
@@ -402,6 +430,13 @@ impl<'a> Person<'a> {
         let what = if self.view.has_question() { "waits for your answer" } else { "Ctrl-C stops" };
         Some(format!("… {so_far} · {what}{waiting}"))
     }
+}
+
+/// The turn that runs or is to be resumed, and the last one.
+pub(super) fn at_work_and_last(turns: Vec<TurnInfo>) -> Vec<TurnInfo> {
+    let at_work = turns.iter().find(|turn| matches!(turn.state, TurnState::Running | TurnState::Interrupted)).cloned();
+    let last = turns.into_iter().next_back().filter(|last| at_work.as_ref().is_none_or(|at_work| at_work.id != last.id));
+    at_work.into_iter().chain(last).collect()
 }
 
 /// For tables in remarks: they have as many columns as other lines of the terminal, so that no row is wrapped.
@@ -429,7 +464,9 @@ fn help() -> Vec<StyledLine> {
         "Ctrl-D     leave; the agent keeps writing its reply",
         "Alt-Enter  begin another line; so does a backslash at the end",
         "Tab        complete a command",
+        "//         begin a message with a slash; a path such as /etc/hosts needs one slash",
         "Up, Down   what was said before",
+        "y a n d    or a number, then Enter: answer a question about a permission; a longer line is a message",
     ];
     commands.chain(keys.map(str::to_owned)).map(|line| StyledLine::of(Style::Quiet, &line).hanging(HELP_COLUMN)).collect()
 }

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How many parts may have come between the message and the moment in which its conversation is followed.
 const MAX_EARLY_PARTS: u32 = 20;
+/// How long the questions that were not reported yet may take to be read once the wait for the reply is over.
+const REST_LIMIT: Duration = Duration::from_secs(2);
 
 /// Send a message to a conversation, from a script
 ///
@@ -83,39 +85,40 @@ impl ChatSend {
 struct Questions<'a> {
     name: &'a ChatName,
     turn: u64,
-    /// The last part of the conversation that was looked at.
-    after: Option<u64>,
+    /// The last part of the conversation that was looked at, once it is known.
+    after: Option<Option<u64>>,
+    /// How many parts before that are looked at, too.
+    context: u32,
 }
 
 impl<'a> Questions<'a> {
     fn of(name: &'a ChatName, turn: u64) -> Self {
-        Self { name, turn, after: None }
+        Self { name, turn, after: None, context: MAX_EARLY_PARTS }
     }
 
     /// Reports each as it comes.
     async fn tell_all(&mut self, ctx: &Context, chat: &Chat) -> Infallible {
-        self.tell(ctx, chat, false).await;
+        if let Ok(opened) = chat.open(&self.name.key, &Setup::default()).await {
+            self.after = Some(opened.last_part);
+            self.tell(ctx, chat, false).await;
+        }
         std::future::pending().await
     }
 
-    /// Reports those that have come and were not reported.
+    /// Reports those that have come and were not reported. The gateway may have ended with the turn, because a person has stopped it.
     async fn tell_rest(&mut self, ctx: &Context, chat: &Chat) {
-        self.tell(ctx, chat, true).await;
+        // What is not read in time is shown by the conversation.
+        let _late = tokio::time::timeout(REST_LIMIT, self.tell(ctx, chat, true)).await;
     }
 
-    /// A gateway that cannot be reached is reported by the wait for the reply.
+    /// A gateway that cannot be reached is reported by the wait for the reply, which also starts the next one if that is due.
     async fn tell(&mut self, ctx: &Context, chat: &Chat, is_rest: bool) {
-        let mut feed = match self.after {
-            Some(_) => chat.follow(&self.name.key).after(self.after),
-            None => {
-                let Ok(opened) = chat.open(&self.name.key, &Setup::default()).await else { return };
-                chat.follow(&self.name.key).after(opened.last_part).with_context(MAX_EARLY_PARTS)
-            }
-        };
+        let Some(after) = self.after else { return };
+        let mut feed = chat.follow(&self.name.key).after(after).with_context(self.context).of_running();
         loop {
             match feed.next().await {
                 Ok(Heard::Event(ChatEvent::Part { part })) => {
-                    self.after = Some(part.id);
+                    (self.after, self.context) = (Some(Some(part.id)), 0);
                     if let (Content::Permission(body), true) = (part.content(), part.turn == Some(self.turn)) {
                         ctx.out.remark(&about_question(&body, self.name));
                     }

@@ -281,6 +281,86 @@ fn an_answer_that_is_also_a_line_is_shown_once() {
     }
 }
 
+/// The answer came first, then the end of the reply, then the line.
+#[test]
+fn an_answer_is_shown_once_if_other_parts_come_between_it_and_its_line() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("think").running().draft(1, 0, "I th");
+    for line in ["Stopped.", "Stopped."] {
+        let lines = play.view.answered(line);
+        play.show(&lines).text("I th").line(line, "stopped");
+    }
+    // Another terminal stops, and then this one.
+    play.line("Stopped.", "stopped").line("Stopped.", "stopped");
+    let lines = play.view.answered("Stopped.");
+    play.show(&lines);
+    assert_eq!(play.shown.iter().filter(|line| *line == "Stopped.").count(), 4, "{}", play.all());
+}
+
+#[test]
+fn going_back_to_a_generation_needs_no_second_line_about_the_turn_that_it_cancels() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("think").running().text("I thought.").line("Continuing where generation 1 ended.", "returned");
+    play.turn(TurnState::Finished, Some(TurnOutcome::Cancelled), Some("new_generation"));
+    assert_eq!(play.shown, ["› think", "I thought.", "", "Continuing where generation 1 ended."]);
+}
+
+/// The answers of messages that were written in a row could not be told apart.
+#[test]
+fn a_message_that_waited_is_repeated_when_it_gets_its_turn() {
+    let mut play = Screenplay::new(None);
+    let turn = |id: u64, state: TurnState, words: &str| {
+        let mut turn = TurnInfo::queued(id, TurnKind::Message, format!("msg:{id}"));
+        (turn.state, turn.words) = (state, Some(words.into()));
+        ChatEvent::Turn { turn: Box::new(turn) }
+    };
+    play.caught_up();
+    let long = format!("and third\n{}", "x".repeat(200));
+    for (id, words) in [(1, "first"), (2, "second"), (3, long.as_str())] {
+        let lines = play.view.said(&format!("msg:{id}"), words);
+        play.show(&lines);
+        play.event(&turn(id, if id == 1 { TurnState::Running } else { TurnState::Queued }, words));
+    }
+    let shown = play.shown.len();
+    play.text("one").event(&turn(2, TurnState::Running, "second")).text("two").event(&turn(3, TurnState::Running, &long)).text("three");
+    // A gateway that is found again tells of it once more.
+    let lines = play.view.regained();
+    play.show(&lines).event(&turn(3, TurnState::Running, &long));
+    let want = ["one", "", "› second", "two", "", "› and third …", "three", "", "— the gateway is connected again —"];
+    assert_eq!(play.shown[shown..], want);
+    // Written while nothing ran: it is the last thing that is shown.
+    let mut idle = Screenplay::new(None);
+    idle.caught_up();
+    let lines = idle.view.said("msg:1", "hello");
+    idle.show(&lines).event(&turn(1, TurnState::Running, "hello")).text("hi");
+    assert_eq!(idle.shown, ["› hello", "hi"]);
+}
+
+#[test]
+fn what_a_command_prints_is_set_apart() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("a");
+    for text in ["/help shows", "no such command"] {
+        let lines = play.view.output([StyledLine::of(markdown::Style::Quiet, text)]);
+        play.show(&lines);
+    }
+    play.text("b").line("Stopped.", "stopped");
+    assert_eq!(play.shown, ["› a", "/help shows", "", "no such command", "", "b", "", "Stopped."]);
+}
+
+#[test]
+fn a_status_shows_the_turn_that_runs_and_the_last_one() {
+    let turn = |id: u64, state: TurnState| {
+        let mut turn = TurnInfo::queued(id, TurnKind::Message, format!("msg:{id}"));
+        turn.state = state;
+        turn
+    };
+    let shown = |turns: Vec<TurnInfo>| open::at_work_and_last(turns).iter().map(|turn| turn.id).collect::<Vec<_>>();
+    let all = [turn(1, TurnState::Finished), turn(2, TurnState::Running), turn(3, TurnState::Queued), turn(4, TurnState::Queued)];
+    assert_eq!(shown(all.to_vec()), [2, 4]);
+    assert_eq!((shown(all[..2].to_vec()), shown(all[..1].to_vec()), shown(Vec::new())), (vec![2], vec![1], vec![]));
+}
+
 #[test]
 fn a_message_on_its_way_can_be_stopped_and_a_refused_one_cannot() {
     let mut view = ChatView::new("main", None, Standing::Active);
@@ -400,6 +480,43 @@ fn an_export_has_everything_that_was_said() {
     let parts: Vec<Part> = contents.iter().enumerate().map(|(n, c)| Part::new(n as u64 + 1, Some(1), 1, c, at())).collect();
     let shown = Shown::new(ConversationInfo::new("agent:main:local:dm:main", "main", 1), Vec::new());
     insta::assert_snapshot!(export::markdown(&shown, &parts));
+}
+
+#[test]
+fn an_export_has_each_reply_below_its_message() {
+    let words = |turn: u64, text: &str| (Some(turn), Content::Words(WordsBody::new(text, format!("msg:{turn}"))));
+    let text = |turn: u64, text: &str| (Some(turn), Content::Text(TextBody::new(text)));
+    let line = |text: &str, about: &str| (None, Content::Line(LineBody::new(text, about)));
+    let all = [
+        words(1, "first"),
+        text(1, "one"),
+        words(2, "second"),
+        line("Your message is kept.", "kept"),
+        words(3, "third"),
+        line("Resumed after a restart of the gateway.", "resumed"),
+        text(1, "and one"),
+        line("Stopped.", "stopped"),
+        text(3, "three"),
+    ];
+    let parts: Vec<Part> = all.iter().enumerate().map(|(n, (turn, c))| Part::new(n as u64 + 1, *turn, 1, c, at())).collect();
+    let mut silent = TurnInfo::queued(2, TurnKind::Message, "msg:2");
+    (silent.state, silent.outcome) = (TurnState::Finished, Some(TurnOutcome::Completed));
+    let shown = Shown::new(ConversationInfo::new("agent:main:local:dm:main", "main", 1), vec![silent]);
+    let text = export::markdown(&shown, &parts);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let want = [
+        "> first",
+        "one",
+        "*Resumed after a restart of the gateway.*",
+        "and one",
+        "*Stopped.*",
+        "> second",
+        "*Your message is kept.*",
+        "*(the agent answered nothing)*",
+        "> third",
+        "three",
+    ];
+    assert_eq!(lines, want);
 }
 
 #[test]

@@ -1,15 +1,22 @@
 //! What a terminal shows of a conversation: events in, lines out. It knows no terminal and no clock.
 
+use super::super::table::cut;
 use super::markdown::{Markdown, Style, StyledLine};
 use super::show::{ANSWERED_NOTHING, outcome_words};
 use outlast_client::{
     ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, Time, ToolBody, ToolState, TurnInfo,
-    TurnOutcome, TurnState, WordsBody,
+    TurnKind, TurnOutcome, TurnState, WordsBody,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many parts from before are shown when a conversation is opened again.
 pub(super) const CONTEXT_PARTS: u32 = 12;
+
+/// How many lines an answer is compared with. It comes soon after its line, or before it.
+const MAX_SHOWN_LINES: usize = 32;
+
+/// How much of a message is repeated when it gets its turn.
+const MAX_REPEATED_WIDTH: usize = 60;
 
 /// The answer to what was allowed without one of the options.
 const ALLOWED: &str = "allowed";
@@ -38,9 +45,15 @@ pub(super) struct ChatView {
     tools: BTreeMap<String, ToolState>,
     question: Option<PermissionBody>,
     standing: Option<Standing>,
-    /// The last line of the gateway's, which may come as an answer as well.
-    last_line: Option<String>,
+    /// Answers that were shown, and whose lines have not come.
+    shown_answers: VecDeque<String>,
+    /// Lines that were shown, and of which the answer may still come.
+    shown_lines: VecDeque<String>,
     last_shown: LastShown,
+    /// The message whose words are the last thing that was shown, remarks aside.
+    last_message: Option<String>,
+    /// Turns that were seen to run.
+    begun: BTreeSet<u64>,
 }
 
 /// What stands on the last line, which decides whether there is an empty one behind it.
@@ -51,6 +64,8 @@ enum LastShown {
     Words,
     Text,
     Remark,
+    /// What a command at the prompt printed.
+    Output,
 }
 
 /// A reply as it is written.
@@ -125,7 +140,7 @@ impl ChatView {
     /// What a person says here, before the gateway has it.
     pub(super) fn said(&mut self, message_id: &str, words: &str) -> Vec<StyledLine> {
         self.own.insert(message_id.to_owned());
-        self.words(words)
+        self.words(words, Some(message_id.to_owned()))
     }
 
     /// A message was refused: nothing answers it.
@@ -133,12 +148,17 @@ impl ChatView {
         self.own.remove(message_id);
     }
 
-    /// What the gateway answered to a command of this person. The same may come as a line for every terminal, and is shown once.
+    /// What the gateway answered to a command of this person. The same may come as a line for every terminal, and is shown once. The two come over different
+    /// connections, so either may be first, and other parts may come in between.
     pub(super) fn answered(&mut self, text: &str) -> Vec<StyledLine> {
-        if self.last_line.as_deref() == Some(text) {
+        if let Some(at) = self.shown_lines.iter().position(|line| line == text) {
+            self.shown_lines.remove(at);
             return Vec::new();
         }
-        self.last_line = Some(text.to_owned());
+        if self.shown_answers.len() == MAX_SHOWN_LINES {
+            self.shown_answers.pop_front();
+        }
+        self.shown_answers.push_back(text.to_owned());
         self.remark(Style::Quiet, text)
     }
 
@@ -194,7 +214,7 @@ impl ChatView {
         self.open.clear();
         self.question = None;
         let mut lines = self.flush_draft();
-        lines.extend(self.remark(Style::Quiet, "— the gateway was restarted, and is connected again —"));
+        lines.extend(self.remark(Style::Quiet, "— the gateway is connected again —"));
         lines
     }
 
@@ -210,9 +230,16 @@ impl ChatView {
 
     /// The same, of several lines.
     pub(super) fn remark_lines(&mut self, remark: impl IntoIterator<Item = StyledLine>) -> Vec<StyledLine> {
-        let mut lines = self.gap_after(&[LastShown::Text]);
+        let mut lines = self.gap_after(&[LastShown::Text, LastShown::Output]);
         lines.extend(remark);
         self.last_shown = LastShown::Remark;
+        lines
+    }
+
+    /// What a command at the prompt printed, with an empty line before what comes next.
+    pub(super) fn output(&mut self, output: impl IntoIterator<Item = StyledLine>) -> Vec<StyledLine> {
+        let lines = self.remark_lines(output);
+        self.last_shown = LastShown::Output;
         lines
     }
 
@@ -229,12 +256,17 @@ impl ChatView {
                 let gap = if n == 0 { "" } else { "   " };
                 line = line.and(Style::Busy, &format!("{gap}[{key}] ")).and(Style::Plain, &option.name);
             }
-            lines.push(line);
+            lines.push(line.and(Style::Quiet, "   then Enter"));
         }
         if self.standing == Some(Standing::Suspended) {
             lines.push(StyledLine::of(Style::Bad, "suspended: write to start a new generation, /resume to continue this one"));
         }
         lines
+    }
+
+    /// The question that waits for a person.
+    pub(super) fn question(&self) -> Option<&str> {
+        self.question.as_ref().map(|question| question.permission.as_str())
     }
 
     /// What a key answers, if a question is open.
@@ -258,12 +290,9 @@ impl ChatView {
             }
         }
         self.last_part = self.last_part.max(Some(part.id));
-        if part.kind != PartKind::Line {
-            self.last_line = None;
-        }
         lines.extend(match part.content() {
             Content::Words(WordsBody { message_id: Some(id), .. }) if self.own.remove(&id) => Vec::new(),
-            Content::Words(body) => self.words(&body.text),
+            Content::Words(body) => self.words(&body.text, body.message_id),
             Content::Text(body) => self.text(part, &body.text),
             Content::Tool(body) => self.tool(&body),
             Content::Permission(body) => self.permission(body),
@@ -274,11 +303,27 @@ impl ChatView {
         lines
     }
 
-    fn words(&mut self, text: &str) -> Vec<StyledLine> {
-        let mut lines = self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark]);
+    fn words(&mut self, text: &str, message_id: Option<String>) -> Vec<StyledLine> {
+        let mut lines = self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark, LastShown::Output]);
         let begin = |n: usize| if n == 0 { "› " } else { "  " };
         lines.extend(text.lines().enumerate().map(|(n, line)| StyledLine::of(Style::Person, begin(n)).and(Style::Bold, line).hanging(2)));
         self.last_shown = LastShown::Words;
+        self.last_message = message_id;
+        lines
+    }
+
+    /// The first words of a message that waited, above its reply. Nothing if the message is the last thing that was shown.
+    fn whose_turn(&mut self, turn: &TurnInfo) -> Vec<StyledLine> {
+        let is_shown = self.last_message.as_ref() == Some(&turn.cause);
+        let is_news = self.begun.insert(turn.id) && self.is_caught_up && turn.kind == TurnKind::Message;
+        let Some(words) = turn.words.as_deref().filter(|_| is_news && !is_shown) else { return Vec::new() };
+        let first = words.trim().lines().next().unwrap_or_default();
+        let short = if first.len() < words.trim().len() { format!("{first} …") } else { first.to_owned() };
+        let mut lines = self.drop_draft();
+        lines.extend(self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark, LastShown::Output]));
+        lines.push(StyledLine::of(Style::Person, "› ").and(Style::Quiet, &cut(&short, MAX_REPEATED_WIDTH)).hanging(2));
+        self.last_shown = LastShown::Words;
+        self.last_message = Some(turn.cause.clone());
         lines
     }
 
@@ -332,9 +377,10 @@ impl ChatView {
         if lines.is_empty() {
             return lines;
         }
-        let mut all = self.gap_after(&[]);
+        let mut all = self.gap_after(&[LastShown::Output]);
         all.extend(lines);
         self.last_shown = LastShown::Text;
+        self.last_message = None;
         all
     }
 
@@ -369,6 +415,7 @@ impl ChatView {
         let mut lines = self.flush_draft();
         lines.push(line);
         self.last_shown = LastShown::Words;
+        self.last_message = None;
         lines
     }
 
@@ -389,22 +436,28 @@ impl ChatView {
             self.question = None;
         }
         self.last_shown = LastShown::Words;
+        self.last_message = None;
         lines
     }
 
     fn line(&mut self, part: &Part, body: &LineBody) -> Vec<StyledLine> {
         self.told.extend(part.turn);
         // They end the turns that are open, which needs no second line.
-        if matches!(body.about.as_deref(), Some("stopped" | "new")) {
+        if matches!(body.about.as_deref(), Some("stopped" | "new" | "returned")) {
             self.told.extend(self.open.keys());
         }
-        if self.last_line.replace(body.text.clone()).is_some_and(|last| last == body.text) {
+        if let Some(at) = self.shown_answers.iter().position(|answer| *answer == body.text) {
+            self.shown_answers.remove(at);
             return Vec::new();
         }
+        if self.shown_lines.len() == MAX_SHOWN_LINES {
+            self.shown_lines.pop_front();
+        }
+        self.shown_lines.push_back(body.text.clone());
         let mut lines = self.flush_draft();
         let style = match body.about.as_deref() {
             Some("failed" | "suspended" | "gave_up") => Style::Bad,
-            Some("notice" | "new") => Style::Quiet,
+            Some("notice" | "new" | "returned") => Style::Quiet,
             _ => Style::Busy,
         };
         lines.extend(self.remark(style, &body.text));
@@ -413,22 +466,25 @@ impl ChatView {
 
     fn turn(&mut self, turn: &TurnInfo) -> Vec<StyledLine> {
         let before = self.open.get(&turn.id).map(|t| (t.state.clone(), t.attempt));
+        let mut lines = Vec::new();
         if before != Some((turn.state.clone(), turn.attempt)) && turn.state == TurnState::Running {
             self.told.remove(&turn.id);
             self.tools.clear();
+            lines.extend(self.whose_turn(turn));
         }
         if !turn.is_finished() {
             self.open.insert(turn.id, turn.clone());
             let is_cut = turn.state == TurnState::Interrupted && before.is_some_and(|(state, _)| state == TurnState::Running);
             if !is_cut {
-                return Vec::new();
+                return lines;
             }
             // Kept: the part that replaces the draft may still come, and shows then what is not there.
-            let mut lines = self.flush_draft();
+            lines.extend(self.flush_draft());
             lines.extend(self.ended(turn, "interrupted; it will be resumed"));
             return lines;
         }
         self.open.remove(&turn.id);
+        self.begun.remove(&turn.id);
         self.question = None;
         match &turn.outcome {
             None | Some(TurnOutcome::Completed) => {

@@ -39,6 +39,7 @@ fn conversations_of(command: Command) -> Command {
     let verbs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let name = |arg: Arg| match arg.get_id().as_str() {
         "name" => arg.add(ArgValueCompleter::new(conversations)),
+        "agent" => arg.add(ArgValueCompleter::new(agents)),
         _ => arg,
     };
     verbs.into_iter().fold(command.mut_args(name), |command, verb| command.mut_subcommand(verb, |c| c.mut_args(name)))
@@ -143,6 +144,12 @@ fn conversations(typed: &OsStr) -> Vec<CompletionCandidate> {
     let to = Connect::to(&settings.home);
     let all = within_patience(async { Chat::connect(&to).await?.list().await });
     beginning(typed, all.into_iter().map(|c| c.name))
+}
+
+/// The names of agents: built in and configured.
+fn agents(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let own = World::here().settings().map(|settings| settings.gateway.agents.into_keys()).into_iter().flatten();
+    beginning(typed, outlast_gateway::built_in_agents().map(str::to_owned).chain(own).collect::<BTreeSet<_>>())
 }
 
 fn beginning(typed: &OsStr, all: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {

@@ -42,7 +42,7 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
 /// `seen`: whether the trial found full protection after it killed a keeper. Without a trial the kernel's version decides.
 fn kernel(release: &str, seen: Option<bool>) -> Check {
     match seen {
-        Some(true) => Check::ok("kernel", format!("{release}: after a keeper was killed, the trial found full protection")),
+        Some(true) => Check::ok("kernel", format!("{release}: a command stayed fully protected after the trial had killed a keeper")),
         None if keeps_exit_status(release) => Check::ok("kernel", format!("{release}: full protection, also after a keeper was lost")),
         Some(false) | None => {
             let what = if keeps_exit_status(release) {

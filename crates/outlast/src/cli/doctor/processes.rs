@@ -16,22 +16,22 @@ pub(super) fn checks(all: &[ProcessInfo], now: Time) -> Vec<Check> {
         }
     };
     put(ids(&|p| p.protection.as_deref() == Some("output-only")), &|ids| {
-        Check::degraded("protection", &["P3", "P5"], format!("a keeper was killed of {ids}"))
+        Check::degraded("protection", &["P3", "P5"], format!("a keeper of {ids} was killed"))
             .means("if the other keeper is killed too, the exit code is lost; the output stays complete")
             .hint("nothing has to be done: it lasts until the process ends; Linux 6.15 or newer does not have this limit")
     });
     put(ids(&|p| p.phase == "orphaned"), &|ids| {
-        Check::degraded("orphans", &["P2", "P3"], format!("both keepers were killed of {ids}"))
+        Check::degraded("orphans", &["P2", "P3"], format!("both keepers of {ids} were killed"))
             .means("it keeps running; its output has no reader, and its exit code will not be known")
             .hint("`outlast kill` still stops it, `outlast rerun` starts its command again")
     });
     put(ids(&|p| p.phase == "unreachable"), &|ids| {
-        Check::degraded("keepers", &[], format!("the keeper does not answer of {ids}"))
+        Check::degraded("keepers", &[], format!("the keeper of {ids} does not answer"))
             .means("it keeps running and is recorded, but takes no input, signal or stop for now")
             .hint("try again; a keeper that hangs is replaced within 20 s of the next output, and engine.log says more")
     });
     put(ids(&|p| p.gaps.iter().any(|gap| matches!(gap, Event::Gap { why, .. } if why != "retention"))), &|ids| {
-        Check::degraded("gaps", &["P2"], format!("output was dropped of {ids}"))
+        Check::degraded("gaps", &["P2"], format!("output of {ids} was dropped"))
             .means("the disk was full, or the machine went down before it was written; `outlast poll` names the bytes")
             .hint("make room for the home, then `outlast rm` the processes whose output you do not need")
     });

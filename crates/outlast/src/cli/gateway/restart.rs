@@ -39,14 +39,19 @@ impl Restart {
                 return Err(Failure::fault(error, "`outlast gateway status` shows what it does; `kill -9` of it loses no message"));
             }
             let next = match by_service(ctx).await? {
-                Some(next) => next,
+                Some(next) => Some(next),
                 None => start(ctx).await?,
             };
-            Ok(next.status().await?.pid)
+            match next {
+                Some(next) => Ok(Some(next.status().await?.pid)),
+                None => Ok(None),
+            }
         };
         let about = About::Words("the gateway waits for the turns that run");
-        let pid = progress::during(ctx, about, "the gateway is still restarting", restarted).await??;
-        tell(ctx, "restarted", pid)
+        match progress::during(ctx, about, "the gateway is still restarting", restarted).await?? {
+            Some(pid) => tell(ctx, "restarted", pid),
+            None => tell(ctx, "stopped", old),
+        }
     }
 }
 
@@ -63,10 +68,13 @@ async fn by_service(ctx: &Context) -> Result<Option<Chat>, Failure> {
     Ok(None)
 }
 
-/// The next gateway, which is started if the engine has not done so.
-async fn start(ctx: &Context) -> Result<Chat, Failure> {
+/// The next gateway, which is started if the engine has not done so. Nothing: a person stopped the gateway while it ended.
+async fn start(ctx: &Context) -> Result<Option<Chat>, Failure> {
     let program = ctx.world.gateway().ok_or_else(|| not_installed(&ctx.world.program))?;
-    Ok(Chat::connect(&Connect::to(&ctx.settings.home).starting(program)).await?)
+    match Chat::start_in_place(&Connect::to(&ctx.settings.home).starting(program)).await? {
+        true => running(ctx).await,
+        false => Ok(None),
+    }
 }
 
 fn tell(ctx: &Context, status: &str, pid: u32) -> Result<i32, Failure> {
@@ -75,6 +83,7 @@ fn tell(ctx: &Context, status: &str, pid: u32) -> Result<i32, Failure> {
     } else {
         ctx.out.tip(&match status {
             "restarting" => "the gateway restarts when the turns that run have finished".to_owned(),
+            "stopped" => format!("the gateway (pid {pid}) has ended; it was stopped meanwhile, so it is not started again"),
             _ => format!("the gateway has {status} (pid {pid})"),
         });
     }

@@ -24,15 +24,17 @@ impl Status {
             return Ok(0);
         }
         let since = times::clock_and_age(status.started_at, times::now(), &ctx.world.zone());
-        lines(&status, &since).iter().try_for_each(|line| ctx.out.line(line))?;
+        let until = status.drained_until.map(|until| times::clock(until, times::now(), &ctx.world.zone()));
+        lines(&status, &since, until.as_deref()).iter().try_for_each(|line| ctx.out.line(line))?;
         Ok(0)
     }
 }
 
 /// The state for a person.
-pub(super) fn lines(s: &GatewayStatus, since: &str) -> Vec<String> {
+pub(super) fn lines(s: &GatewayStatus, since: &str, drained_until: Option<&str>) -> Vec<String> {
     let running = match (s.running, s.queued) {
-        (0, 0) if s.idle => "nothing".to_owned(),
+        (0, 0) => "nothing".to_owned(),
+        (0, queued) => format!("nothing, {} waiting", turns(queued)),
         (running, 0) => turns(running),
         (running, queued) => format!("{}, {queued} more waiting", turns(running)),
     };
@@ -47,7 +49,10 @@ pub(super) fn lines(s: &GatewayStatus, since: &str) -> Vec<String> {
     match s.ending.as_deref() {
         Some("restart") => lines.push("ending     restarts when the turns that run have finished or taken too long".into()),
         Some(_) => lines.push("ending     ends when the turns that run have finished or taken too long".into()),
-        None if s.draining => lines.push("draining   starts no new turns; `outlast gateway drain --off` lets them start".into()),
+        None if s.draining => {
+            let until = drained_until.map(|until| format!(" until {until}")).unwrap_or_default();
+            lines.push(format!("draining   starts no new turns{until}; `outlast gateway drain --off` lets them start"));
+        }
         None => {}
     }
     if s.unsent > 0 {
@@ -68,15 +73,18 @@ mod tests {
     #[test]
     fn what_a_gateway_does_is_said_in_words() {
         let mut status = GatewayStatus::new(7, "0.1.0", "/home", "2026-01-01T00:00:00Z".parse().unwrap());
-        assert_eq!(lines(&status, "now")[4], "running    nothing");
+        assert_eq!(lines(&status, "now", None)[4], "running    nothing");
         (status.running, status.queued, status.idle, status.draining, status.unsent) = (1, 2, false, true, 3);
         status.notes = vec!["interrupted turns are held back".into()];
-        let text = lines(&status, "now").join("\n");
+        let text = lines(&status, "now", None).join("\n");
         for want in ["1 turn, 2 more waiting", "drain --off", "3 parts", "held back"] {
             assert!(text.contains(want), "{want}: {text}");
         }
+        status.running = 0;
+        let text = lines(&status, "now", Some("14:30")).join("\n");
+        assert!(text.contains("nothing, 2 turns waiting") && text.contains("no new turns until 14:30; "), "{text}");
         status.ending = Some("restart".into());
-        let text = lines(&status, "now").join("\n");
+        let text = lines(&status, "now", None).join("\n");
         assert!(text.contains("ending     restarts") && !text.contains("drain --off"), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use super::super::progress::{self, About};
 use super::super::seconds;
 use super::{Context, Failure, none, running};
 use clap::Args;
-use outlast_client::{Chat, Done, code};
+use outlast_client::{Chat, ClientError, Done, code};
 use outlast_gateway::{StopOfRestarts, stop_restarts};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -28,28 +28,55 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let Some(chat) = found(ctx).await? else { return Ok(0) };
+        let mut ended = None;
+        loop {
+            let Some(chat) = found(ctx, ended).await? else { return Ok(0) };
+            if let Some(code) = self.stop(ctx, &chat, &mut ended).await? {
+                return Ok(code);
+            }
+        }
+    }
+
+    /// Stops this gateway. Nothing: it ended before it took the order, and the engine may start the next one.
+    async fn stop(&self, ctx: &Context, chat: &Chat, ended: &mut Option<u32>) -> Result<Option<i32>, Failure> {
         let pid = match chat.status().await {
-            // It ended between the two, as it does when it is idle.
-            Err(e) if e.is_not_running() => return none(ctx),
+            Err(e) if is_gone(&e) => return Ok(None),
             status => status?.pid,
         };
         if let Some(from) = super::asking_conversation(ctx) {
             let done = chat.begin_shutdown(self.timeout, Some(&from)).await?;
             if done.status == "stopped" {
-                return tell(ctx, "stopped", pid, None, "the gateway was stopped for this turn already, and started again by a person");
+                let tip = "the gateway was stopped for this turn already, and started again by a person";
+                return tell(ctx, "stopped", pid, None, tip).map(Some);
             }
-            return tell(ctx, "stopping", pid, note(&done), "the gateway ends when the turns that run have finished");
+            return tell(ctx, "stopping", pid, note(&done), "the gateway ends when the turns that run have finished").map(Some);
         }
         let about = About::Words("the gateway waits for the turns that run");
         let limit = self.timeout.unwrap_or(ctx.settings.gateway.drain_timeout);
-        let done = progress::during(ctx, about, "the gateway is still ending", chat.shutdown(Some(limit))).await??;
-        tell(ctx, "stopped", pid, note(&done), &format!("the gateway (pid {pid}) has ended"))
+        let done = match progress::during(ctx, about, "the gateway is still ending", chat.shutdown(Some(limit))).await? {
+            Err(e) if is_gone(&e) => return Ok(None),
+            done => done?,
+        };
+        *ended = Some(pid);
+        if done.status == "gone" {
+            return Ok(None);
+        }
+        tell(ctx, "stopped", pid, note(&done), &has_ended(pid)).map(Some)
     }
 }
 
-/// The gateway that runs. If none does, the engine is kept from starting one in place of one that died just now, and the person is told.
-async fn found(ctx: &Context) -> Result<Option<Chat>, Failure> {
+/// Whether a gateway ended between two questions, as it does when it is idle or restarts.
+fn is_gone(error: &ClientError) -> bool {
+    error.is_not_running() || error.code() == code::STOPPING
+}
+
+fn has_ended(pid: u32) -> String {
+    format!("the gateway (pid {pid}) has ended")
+}
+
+/// The gateway that runs. If none does, the engine is kept from starting one in place of one that died just now, and the person is told. `ended`: the one
+/// that ended already.
+async fn found(ctx: &Context, ended: Option<u32>) -> Result<Option<Chat>, Failure> {
     let began = Instant::now();
     loop {
         if let Some(chat) = running(ctx).await? {
@@ -60,6 +87,9 @@ async fn found(ctx: &Context) -> Result<Option<Chat>, Failure> {
             let what = format!("cannot keep the engine from starting a gateway: {}: {e}", home.join("gateway.lock").display());
             Failure::fault(what, "`outlast doctor` looks at the home")
         })?;
+        if let (Some(pid), StopOfRestarts::NotDue | StopOfRestarts::Stopped) = (ended, stopped) {
+            return tell(ctx, "stopped", pid, None, &has_ended(pid)).map(|_| None);
+        }
         match stopped {
             StopOfRestarts::NotDue => return none(ctx).map(|_| None),
             StopOfRestarts::Stopped => return tell_died(ctx).map(|_| None),

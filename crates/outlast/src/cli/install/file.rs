@@ -1,4 +1,6 @@
 //! A file of somebody else's: read, copied before something of it is lost, and replaced whole.
+//!
+//! Decisions 134 and 135: docs/decisions/install.md.
 
 use super::super::Failure;
 use outlast_client::code;

@@ -6,10 +6,12 @@ use super::super::output::{self, Begin};
 use super::super::table::cut;
 use super::super::{Context, Failure, ending, named, run};
 use super::Log;
-use outlast_client::{Chunk, Chunks, Client, ClientError, From, ProcessInfo};
+use outlast_client::{Chunk, Chunks, Client, ClientError, Fate, From, ProcessInfo};
 use outlast_text::{RESET, Redactor, strip};
 use regex::Regex;
 use serde_json::{Value, json};
+use std::cell::Cell;
+use std::rc::Rc;
 use tokio::io::AsyncWriteExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -115,6 +117,8 @@ pub(crate) struct Several<'a> {
     grep: Option<&'a Regex>,
     /// Until the commands are over, and not only their output.
     to_exit: bool,
+    /// Whether the user has stopped them with Ctrl-C.
+    is_interrupted: Rc<Cell<bool>>,
     sources: Vec<Source>,
 }
 
@@ -131,12 +135,17 @@ impl<'a> Several<'a> {
             code: None,
         };
         let sources = processes.iter().zip(from).zip(labels(processes)).enumerate().map(source).collect();
-        Self { ctx, client, grep: None, to_exit: false, sources }
+        Self { ctx, client, grep: None, to_exit: false, is_interrupted: Rc::default(), sources }
     }
 
     /// These, from their beginning until their commands are over.
     pub(crate) fn whole(ctx: &'a Context, client: &'a Client, processes: &[ProcessInfo]) -> Self {
         Self { to_exit: true, ..Self::new(ctx, client, processes, std::iter::repeat(0)) }
+    }
+
+    /// To be set when the user has stopped them with Ctrl-C.
+    pub(crate) fn interrupted(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.is_interrupted)
     }
 
     /// Shows what comes until all have ended. Whether everything could be read.
@@ -155,7 +164,8 @@ impl<'a> Several<'a> {
         drop(tell);
         let mut is_whole = true;
         while let Some((n, came)) = heard.recv().await {
-            let taken = self.sources[n].take(self.grep, self.ctx, self.client, came).await;
+            let sentence = if self.is_interrupted.get() { ending::sentence_after_ctrl_c } else { ending::sentence };
+            let taken = self.sources[n].take(self.grep, self.ctx, self.client, came, sentence).await;
             is_whole &= taken.is_ok();
             let (Ok(text) | Err(text)) = taken;
             let mut out = tokio::io::stdout();
@@ -199,7 +209,14 @@ async fn read(mut chunks: Chunks, n: usize, tell: mpsc::Sender<(usize, Came)>) {
 
 impl Source {
     /// What is shown of what came, also of a failure. Ends and gaps are remarks, or events like any other.
-    async fn take(&mut self, grep: Option<&Regex>, ctx: &Context, client: &Client, came: Came) -> Result<String, String> {
+    async fn take(
+        &mut self,
+        grep: Option<&Regex>,
+        ctx: &Context,
+        client: &Client,
+        came: Came,
+        sentence: fn(&Fate) -> String,
+    ) -> Result<String, String> {
         match came {
             Came::Chunk(Chunk::Bytes { at, bytes }) => {
                 let lines = self.lines.push(at, &bytes);
@@ -220,7 +237,7 @@ impl Source {
                         let how = match now.fate.completion_reason {
                             Some(_) => {
                                 self.code = Some(ending::exit_code(&now.fate));
-                                ending::sentence(&now.fate)
+                                sentence(&now.fate)
                             }
                             None => "keeps running; its output has no reader".into(),
                         };

@@ -5,4 +5,7 @@ __outlast_prompt() {
     text=$(outlast prompt 2>/dev/null) && [[ -n $text ]] && printf '[%s] ' "$text"
     return "$code"
 }
-[[ $PS1 == *__outlast_prompt* ]] || PS1='$(__outlast_prompt)'$PS1
+# A shell that inherits an exported PS1 without this function has no such variable, and leaves the call out.
+__outlast_prompt=on
+declare +x __outlast_prompt
+[[ $PS1 == *__outlast_prompt* ]] || PS1='${__outlast_prompt:+$(__outlast_prompt)}'$PS1

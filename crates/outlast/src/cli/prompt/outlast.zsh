@@ -6,4 +6,6 @@ __outlast_prompt() {
     return $code
 }
 setopt prompt_subst
-[[ $PROMPT == *__outlast_prompt* ]] || PROMPT='$(__outlast_prompt)'$PROMPT
+# A shell that inherits an exported PROMPT without this function has no such variable, and leaves the call out.
+typeset -g +x __outlast_prompt=on
+[[ $PROMPT == *__outlast_prompt* ]] || PROMPT='${__outlast_prompt:+$(__outlast_prompt)}'$PROMPT

@@ -20,8 +20,8 @@ const MAX_PROCESSES: usize = 500;
 const MAX_COUNTED: u32 = 1_000;
 /// How many files of the home are looked at.
 const MAX_FILES: usize = 100_000;
-/// The states of a notice.
-const STATES: [&str; 6] = ["pending", "leased", "delivered", "consumed", "superseded", "dropped"];
+/// The states of a notice that are counted by themselves; `pending` is parted by whether its user has seen it.
+const STATES: [&str; 5] = ["leased", "delivered", "consumed", "superseded", "dropped"];
 
 /// All parts. `has_commands`: whether commands and names of processes are among them.
 pub(super) async fn everything(ctx: &Context, mask: &Mask, has_commands: bool) -> Vec<Entry> {
@@ -184,13 +184,22 @@ async fn notices(client: &Result<Client, Failure>) -> String {
         Ok(client) => client,
         Err(e) => return format!("not known: {}\n", e.error()),
     };
-    let mut text = String::new();
+    let in_state = |state| within(client.history(History::default().in_state(state).limit(MAX_COUNTED).newest_first()));
+    let of_all = |all: usize, count: usize| if all >= MAX_COUNTED as usize { format!("{count} or more") } else { count.to_string() };
+    let unknown = |e: &Failure| format!("not known: {}", e.error());
+    // As `events history` shows them: what its user has seen waits for agents only.
+    let (pending, seen) = match in_state("pending").await {
+        Ok(all) => {
+            let seen = all.iter().filter(|told| told.observed).count();
+            (of_all(all.len(), all.len() - seen), of_all(all.len(), seen))
+        }
+        Err(e) => (unknown(&e), unknown(&e)),
+    };
+    let mut text = format!("{:<11} {pending}\n{:<11} {seen}\n", "pending", "seen");
     for state in STATES {
-        let wanted = History::default().in_state(state).limit(MAX_COUNTED).newest_first();
-        let count = match within(client.history(wanted)).await {
-            Ok(all) if all.len() >= MAX_COUNTED as usize => format!("{MAX_COUNTED} or more"),
-            Ok(all) => all.len().to_string(),
-            Err(e) => format!("not known: {}", e.error()),
+        let count = match in_state(state).await {
+            Ok(all) => of_all(all.len(), all.len()),
+            Err(e) => unknown(&e),
         };
         text += &format!("{state:<11} {count}\n");
     }

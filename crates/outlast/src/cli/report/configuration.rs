@@ -53,6 +53,10 @@ fn masked(key: &str, value: &Value, mask: &Mask) -> Value {
             Value::Table(table.iter().map(|(name, _)| (name.clone(), MASKED.into())).collect())
         }
         Value::Table(table) => Value::Table(tables_of(table, mask)),
+        Value::Array(all) if all.iter().all(Value::is_str) && !secret_name(key) => {
+            let words: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+            Value::Array(mask.arguments(&words).iter().map(|word| masked_text(word, mask).into()).collect())
+        }
         Value::Array(all) => Value::Array(all.iter().map(|value| masked(key, value, mask)).collect()),
         Value::String(_) if secret_name(key) => MASKED.into(),
         Value::String(text) => masked_text(text, mask).into(),
@@ -60,16 +64,23 @@ fn masked(key: &str, value: &Value, mask: &Mask) -> Value {
     }
 }
 
-/// Of an address only scheme and host are shown: path and query of a webhook are often its secret.
+/// Of an address only scheme and host are shown, also within a command: path and query of a webhook are often its secret.
 fn masked_text(text: &str, mask: &Mask) -> String {
-    match text.split_once("://") {
-        Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+') => {
-            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_scheme = |b: u8| b.is_ascii_alphanumeric() || b == b'+';
+    let ends_address = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '|' | ';' | ')');
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some((before, address)) = rest.split_once("://") {
+        let end = address.find(ends_address).unwrap_or(address.len());
+        if before.bytes().next_back().is_some_and(is_scheme) {
+            let host = address[..end].split(['/', '?', '#']).next().unwrap_or_default();
             let host = host.rsplit('@').next().unwrap_or_default();
-            format!("{scheme}://{host}/{MASKED}")
+            shown += &format!("{before}://{host}/{MASKED}");
+        } else {
+            shown += &format!("{before}://{}", &address[..end]);
         }
-        _ => mask.command(text),
+        rest = &address[end..];
     }
+    mask.command(&(shown + rest))
 }
 
 /// A file that cannot be parsed, without any value: a secret in it cannot be told from the rest.
@@ -82,6 +93,8 @@ fn keys_alone(file: &str) -> String {
             _ if text.is_empty() => String::new(),
             _ if text.starts_with('#') => "# …".into(),
             None if text.starts_with('[') && text.ends_with(']') && is_key(name) => text.to_owned(),
+            // Without a value, it may be the end of a secret in base64.
+            Some((_, value)) if matches!(value.trim(), "" | "=") => MASKED.into(),
             Some((key, _)) if is_key(key.trim()) => format!("{} = {MASKED}", key.trim()),
             Some(_) | None => MASKED.into(),
         }
@@ -106,6 +119,10 @@ mod tests {
             [[hook]]
             command = "notify --token tops3cret"
             args = ["--password=tops3cret", "PASSWORD=tops3cret"]
+            [[hook]]
+            command = ["notify", "--token", "tops3cret", "https://chat.example.com/api/webhooks/1/tops3cret"]
+            [[hook]]
+            command = "curl -sd @- 'https://me:pw@hooks.example.com/services/T0/B0/tops3cret' --max-time 5"
             [agents.a.env]
             ANY = "tops3cret"
         "#;
@@ -113,11 +130,12 @@ mod tests {
         let text = printed(&tables_of(&tables, &Mask::new(None)));
         assert!(!text.contains("tops3cret") && !text.contains("pw@"), "{text}");
         assert!(text.contains("days = 3") && text.contains("https://hooks.example.com/***") && text.contains("ANY = \"***\""), "{text}");
+        assert!(text.contains("'https://hooks.example.com/***' --max-time 5") && text.contains("\"--token\""), "{text}");
     }
 
     #[test]
     fn a_file_that_cannot_be_parsed_is_shown_without_values() {
-        let text = keys_alone("# tops3cret\n[webhook]\nsecret = \"tops3cret\nurl = x\n\ntops3cret and more\n[[hook]]\n");
-        assert_eq!(text, "# …\n[webhook]\nsecret = ***\nurl = ***\n\n***\n[[hook]]\n");
+        let text = keys_alone("# tops3cret\n[webhook]\nsecret = \"tops3cret\nurl = x\n\ntops3cret and more\ntops3cret==\n[[hook]]\n");
+        assert_eq!(text, "# …\n[webhook]\nsecret = ***\nurl = ***\n\n***\n***\n[[hook]]\n");
     }
 }

@@ -295,7 +295,7 @@ async fn act_on(client: &Client, act: Act, id: ProcessId, with: With) -> Result<
                 let left = e.stopped_left.unwrap_or_default();
                 match left.warning {
                     Some(warning) => Err(warning),
-                    None => done(format!("what {id} had left running was stopped: {}", ending::named(&left.left_killed))),
+                    None => done(format!("stopped what {id} had left running: {}", ending::named(&left.left_killed))),
                 }
             }
             Err(e) => Err(said(&e)),

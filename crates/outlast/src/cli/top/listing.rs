@@ -283,7 +283,7 @@ impl Listing {
     fn arrange(&mut self, place: usize) {
         let text = self.filter.to_lowercase();
         let is_shown = |row: &Row| {
-            let is_wanted = row.is_running() || (self.all && !row.is_finished_agent());
+            let is_wanted = row.is_running() || row.has_left() || (self.all && !row.is_finished_agent());
             let is_of_session = self.session.is_none() || row.session() == self.session.as_deref();
             is_wanted && is_of_session && (text.is_empty() || row.has(&text))
         };

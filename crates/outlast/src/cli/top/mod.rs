@@ -37,16 +37,16 @@ use view::Paint;
 /// log, or type into its terminal. Space marks several. Ctrl-K stops them, Ctrl-D removes finished ones, S sends a signal, r runs one again, and c copies
 /// the id. Each of these asks first, except the copy. ? shows all keys.
 ///
-/// Viewing a process never marks its end as seen, so agents still get their notices.
+/// To view a process does not mark its end as seen: its notice is still delivered.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
-    /// Include finished processes
+    /// Include finished processes; those that left something running are always shown
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     scope: ScopeArgs,
-    /// Time between two updates, such as 5s or 1m; 5m is possible, too
-    #[arg(long, value_name = "DURATION", value_parser = every, default_value = "1")]
+    /// Time between two updates, such as 0.5s, 5s or 5m
+    #[arg(long, value_name = "DURATION", value_parser = every, default_value = "1s")]
     every: Duration,
 }
 
@@ -55,7 +55,7 @@ const OFTENEST: Duration = Duration::from_millis(100);
 
 fn every(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
-        time if time < OFTENEST => Err(format!("{text} s is too often: give at least {} s", OFTENEST.as_secs_f64())),
+        time if time < OFTENEST => Err(format!("{text:?} is too often: give at least {}s", OFTENEST.as_secs_f64())),
         time => Ok(time),
     }
 }

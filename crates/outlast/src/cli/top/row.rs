@@ -25,6 +25,11 @@ impl Row {
         self.info.status == Status::Running
     }
 
+    /// Whether it has finished and left something running, which can be stopped.
+    pub(super) fn has_left(&self) -> bool {
+        !self.is_running() && !self.info.left.is_empty()
+    }
+
     /// Whether it has finished in another way than with exit code 0.
     pub(super) fn is_failed(&self) -> bool {
         !self.is_running() && self.info.fate.exit_code.flatten() != Some(0)

@@ -74,7 +74,7 @@ fn parse(text: &[u8]) -> Result<Vec<Entry>, Mistake> {
             return mistake(format!("{name} has no command"));
         }
         if let Some(first) = entries.iter().find(|entry| entry.name == name) {
-            return mistake(format!("{name} is in line {} already", first.line));
+            return mistake(format!("{name} is already defined in line {}", first.line));
         }
         entries.push(Entry { line, name: name.into(), command: command.into() });
     }
@@ -102,7 +102,7 @@ mod tests {
             (": x", 1, "\"\" cannot be a name"),
             ("wéb: x", 1, "cannot be a name"),
             ("web: ", 1, "web has no command"),
-            ("web: x\ndb: y\nweb: z", 3, "web is in line 1 already"),
+            ("web: x\ndb: y\nweb: z", 3, "web is already defined in line 1"),
         ] {
             let mistake = parse(text.as_bytes()).unwrap_err();
             assert!(mistake.line == line && mistake.what.contains(says), "{text:?}: {mistake:?}");

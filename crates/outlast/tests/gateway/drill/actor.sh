@@ -6,6 +6,8 @@ mode=$1
 # Asks the gateway to restart or to stop: as a tool call in a terminal of the client, or as an ordinary child.
 gateway() {
     if [ "$mode" = acp ]; then
+        # Open for both: the main loop may still hold the pipe from the answer before, and its close would be read as the end.
+        exec 3<>"$work/answers"
         ask 901 terminal/create '"command":"'"$outlast"'","args":["gateway","'"$1"'","--json"]'
         terminal=$(printf '%s' "$answer" | sed 's/.*"terminalId":"\([^"]*\)".*/\1/')
         ask 902 terminal/wait_for_exit '"terminalId":"'"$terminal"'"'
@@ -19,7 +21,7 @@ gateway() {
 # Sends a request and waits for its answer, which the main loop passes on.
 ask() {
     printf '{"jsonrpc":"2.0","id":%s,"method":"%s","params":{"sessionId":"s1",%s}}\n' "$1" "$2" "$3"
-    read -r answer <"$work/answers"
+    read -r answer <&3
 }
 
 act() {

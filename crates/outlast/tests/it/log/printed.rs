@@ -1,4 +1,4 @@
-//! What `log`, `wait`, `run --wait` and `kill` print: everything to a pipe, a screenful to a terminal, with colours there alone.
+//! What `log`, `wait`, `run --wait` and `kill` print: everything to a pipe, a screenful to a terminal (`kill` nothing), with colours there alone.
 
 use super::{lines, numbers};
 use crate::gate::{Gate, until_printed};
@@ -105,7 +105,7 @@ fn a_terminal_gets_a_screenful_and_is_told_what_is_left_out() {
     for args in [&["log", &id][..], &["wait", &id], &["log", &id, "--follow"]] {
         let mut person = Person::calls_at(&p, args, 12, 100);
         person.sees("29999\r\n");
-        person.sees(&format!("[lines 0 to 29989 of 30000 are left out; `outlast log {id} --all` shows all, -n N the last N]"));
+        person.sees(&format!("[the first 29990 of 30000 lines are left out; `outlast log {id} --all` shows all, -n N the last N]"));
         assert_eq!(person.ended(), Some(0));
         assert!(person.seen.contains("29990\r\n") && !person.seen.contains("29989\r\n"), "{:?}", person.seen);
     }
@@ -116,6 +116,16 @@ fn a_terminal_gets_a_screenful_and_is_told_what_is_left_out() {
     let mut person = Person::calls_at(&p, &["log", &id, "-n", "2"], 12, 100);
     person.sees("29999\r\n");
     assert_eq!((person.ended(), person.seen.as_str()), (Some(0), "29998\r\n29999\r\n"));
+}
+
+#[test]
+fn a_kill_shows_on_a_terminal_how_the_process_ended_and_no_output() {
+    let p = product();
+    let id = p.run("seq 50; exec sleep 1000");
+    crate::gate::until_printed(&p, &id, "50");
+    let mut person = Person::calls(&p, &["kill", &id]);
+    person.sees(&format!("{id} was stopped by kill (SIGTERM)\r\n"));
+    assert_eq!((person.ended(), person.seen.lines().count()), (Some(0), 1), "{}", person.seen);
 }
 
 /// Prints colours, and what would do more to a terminal than that.

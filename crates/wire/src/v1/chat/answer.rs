@@ -211,6 +211,9 @@ pub struct GatewayStatus {
     /// Whether it starts no new turns.
     #[serde(default)]
     pub draining: bool,
+    /// Until when it starts no new turns, if a person asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained_until: Option<Time>,
     /// What it ends for, if it does: `restart` or `stop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<String>,
@@ -239,6 +242,7 @@ impl GatewayStatus {
             home: home.into(),
             started_at,
             draining: false,
+            drained_until: None,
             ending: None,
             unsent: 0,
             queued: 0,

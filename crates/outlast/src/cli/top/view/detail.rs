@@ -26,7 +26,7 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint
     keys.extend(detail.search.is_some().then_some("n N next"));
     keys.extend((detail.place != Place::Following).then_some("f follow"));
     keys.extend(detail.row.info.takes_input.then_some("i type"));
-    keys.push(if detail.row.is_running() { "^K stop" } else { "^D remove" });
+    keys.push(if detail.row.is_running() || detail.row.has_left() { "^K stop" } else { "^D remove" });
     keys.push("r rerun");
     let keys = fitting(&keys, &["? help", "q back"], width);
     last_row(buffer, app, typed, &keys, paint)

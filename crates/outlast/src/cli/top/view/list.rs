@@ -198,7 +198,7 @@ fn draw_head(buffer: &mut Buffer, app: &App, is_order_shown: bool, paint: Paint)
     let list = &app.list;
     let totals = list.totals();
     let mut parts = vec![format!("{} running", totals.running)];
-    parts.extend(list.all.then(|| format!("{} finished", totals.shown - totals.running)));
+    parts.extend(list.all.then(|| format!("{} finished", totals.shown - totals.running - totals.failed)));
     parts.extend((totals.failed > 0).then(|| format!("{} failed", totals.failed)));
     let marked = list.marked().count();
     parts.extend((marked > 0).then(|| format!("{marked} marked")));

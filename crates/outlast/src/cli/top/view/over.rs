@@ -33,7 +33,7 @@ const LIST_HELP: &Help = &[
     ("q  Ctrl-C", "quit; processes keep running"),
     ("", ""),
     ("", "CPU% is of one core, for the whole tree of a process."),
-    ("", "Viewing marks no end as seen: agents get their notices."),
+    ("", "Viewing does not mark an end as seen; notices still come."),
 ];
 
 const DETAIL_HELP: &Help = &[
@@ -52,7 +52,7 @@ const DETAIL_HELP: &Help = &[
     ("q", "go back"),
     ("Ctrl-C", "quit; processes keep running"),
     ("", ""),
-    ("", "Viewing marks no end as seen: agents get their notices."),
+    ("", "Viewing does not mark an end as seen; notices still come."),
 ];
 
 /// Columns for the keys in the help.
