@@ -1,6 +1,6 @@
 //! `cargo xtask check`: checks what the compiler does not. Licences, sources and duplicate versions follow `deny.toml`. Dependencies between
-//! our crates follow [`ARROWS`]. Every test named in `docs/promises.md` exists. `docs/requirements.md` has the number of every numbered test.
-//! The crates for embedders build alone.
+//! our crates follow [`ARROWS`], those between modules follow `modules.rs`. Every test named in `docs/promises.md` exists.
+//! `docs/requirements.md` has the number of every numbered test. The crates for embedders build alone.
 
 use crate::metadata::{Metadata, Package};
 use anyhow::{Context, Result, bail, ensure};
@@ -58,6 +58,7 @@ pub(crate) fn run() -> Result<()> {
     wrong.extend(sources(&policy, &packages));
     wrong.extend(duplicates(&policy, &packages));
     wrong.extend(arrows(&packages));
+    wrong.extend(crate::modules::check(&root)?);
     wrong.extend(named_tests(&root)?);
     wrong.extend(requirements(&root)?);
     wrong.extend(crate::features::check(&root)?);
@@ -67,7 +68,7 @@ pub(crate) fn run() -> Result<()> {
     if !wrong.is_empty() {
         bail!("{} things are not as they should be", wrong.len());
     }
-    println!("check: {} packages, licences, sources, versions, arrows, named tests and features are in order", packages.len());
+    println!("check: {} packages, licences, sources, versions, arrows, modules, named tests and features are in order", packages.len());
     Ok(())
 }
 

@@ -20,6 +20,7 @@ mod check;
 mod dist;
 mod features;
 mod metadata;
+mod modules;
 mod picture;
 mod puppet;
 mod rng;

@@ -14,6 +14,7 @@ mod id;
 pub mod limits;
 mod near;
 mod notice;
+pub mod notice_state;
 mod owner;
 mod phase;
 mod process_limits;
@@ -35,4 +36,4 @@ pub use process_limits::{ProcessLimits, RESOURCES, ResourceLimit, Scheduler, ker
 pub use record::{GapWhy, Matched, Record, Role};
 pub use spec::{Command, EnvVar, OnStop, Spec, Tell};
 pub use time::Time;
-pub use watch::{Breaker, Limiter, MOST_LATE, Rules, Seen, Verdict, watch};
+pub use watch::{Breaker, Limiter, MOST_LATE, Rules, Seen, WatchDecision, watch};

@@ -266,4 +266,57 @@ mod tests {
             assert_eq!(back.kind(), told.kind());
         }
     }
+
+    /// Notices as the index of an earlier release holds them, one of each kind with every field.
+    const STORED: &str = include_str!("../../../fixtures/notices-1.jsonl");
+
+    fn of_each_kind() -> Vec<Notice> {
+        let at = Time::from_micros(1_700_000_000_000_001);
+        let mut end = Completion::new("make \"all\"", Some(-9), Reason::Killed);
+        end.name = Some("web".into());
+        end.signal = Some("SIGKILL".into());
+        end.oom = true;
+        end.termination_source = "process.kill".into();
+        end.output = "one\ntwo".into();
+        end.output_cut = Some(3);
+        end.output_missing = Some(4);
+        (end.started_at, end.ended_at) = (Some(at), Some(at));
+        end.handoff_note = Some("n".into());
+        let (name, command, message) = (Some("web".to_owned()), "c".to_owned(), "m".to_owned());
+        let posted = serde_json::json!({"type": "async_delegation", "delegation_id": "deleg_1", "nested": {"chat_id": 7}});
+        let bodies = [
+            Body::Completion(Box::new(Completion::new("true", None, Reason::Lost))),
+            Body::Completion(Box::new(end)),
+            Body::WatchMatch(WatchMatch { name: name.clone(), suppressed: 4, ..WatchMatch::new("c", "p", "o") }),
+            Body::WatchDisabled { name, command, message: message.clone(), suppressed: 1 },
+            Body::WatchOverflowTripped { message: message.clone() },
+            Body::WatchOverflowReleased { message: message.clone(), suppressed: 2 },
+            Body::Until { barrier: "bar_1".into(), why: "exited".into(), message },
+            Body::Posted(posted.as_object().unwrap().clone()),
+        ];
+        let part = |text: &str| Some(text.to_owned());
+        let owner = Owner { session: part("s"), task: part("t"), generation: part("g") };
+        let route = Route {
+            platform: part("p"),
+            chat_id: part("c"),
+            user_id: part("i"),
+            user_name: part("u"),
+            thread_id: part("t"),
+            message_id: part("m"),
+        };
+        let process = Some(ProcessId::from_bytes([1; 6]));
+        let mut all: Vec<Notice> =
+            bodies.map(|body| Notice::new("evt_1".into(), at, process, &owner, route.clone(), body)).into_iter().collect();
+        all[1].repeat = true;
+        all.push(Notice::new("evt_2".into(), at, None, &Owner::default(), Route::default(), all[4].body.clone()));
+        all
+    }
+
+    #[test]
+    fn a_notice_is_stored_the_same_way_in_every_release() {
+        let written: String = of_each_kind().iter().map(|n| serde_json::to_string(n).unwrap() + "\n").collect();
+        assert_eq!(written, STORED);
+        let read: Vec<Notice> = STORED.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(read, of_each_kind());
+    }
 }

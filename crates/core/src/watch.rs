@@ -62,7 +62,7 @@ pub struct Seen<'a> {
 
 /// What the owner is notified of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum WatchDecision {
     /// The match that was seen, to the process's owner.
     Match {
         /// How many earlier lines were held back.
@@ -128,7 +128,7 @@ struct Trip {
 ///
 /// The facts of one process come in the order of their times; those of several may be mixed a little. After a long silence of
 /// the engine they are best merged by their times.
-pub fn watch(rules: &Rules, limiter: &mut Limiter, breaker: &mut Breaker, seen: &Seen<'_>) -> Vec<Verdict> {
+pub fn watch(rules: &Rules, limiter: &mut Limiter, breaker: &mut Breaker, seen: &Seen<'_>) -> Vec<WatchDecision> {
     let mut told = match seen.here {
         Some(up) => breaker.tick(up),
         None => breaker.guess(seen.up),
@@ -194,25 +194,25 @@ impl Limiter {
         self.cooldown_until.is_some_and(|until| up < until && until - up <= honest)
     }
 
-    fn hit(&mut self, rules: &Rules, up: u64) -> Verdict {
+    fn hit(&mut self, rules: &Rules, up: u64) -> WatchDecision {
         if self.cooldown_until.is_some() && !self.strike_candidate {
             self.strikes = 0;
         }
         self.strike_candidate = false;
         self.cooldown_until = Some(up.saturating_add(micros(rules.spacing)));
         self.hits = self.hits.saturating_add(1);
-        Verdict::Match { suppressed: std::mem::take(&mut self.suppressed) }
+        WatchDecision::Match { suppressed: std::mem::take(&mut self.suppressed) }
     }
 
-    fn disable(&mut self, message: String) -> Verdict {
+    fn disable(&mut self, message: String) -> WatchDecision {
         self.disabled = true;
-        Verdict::Disabled { suppressed: self.suppressed, message }
+        WatchDecision::Disabled { suppressed: self.suppressed, message }
     }
 }
 
 enum Answer {
     Admitted,
-    Refused { tripped: Option<Verdict> },
+    Refused { tripped: Option<WatchDecision> },
 }
 
 impl Breaker {
@@ -222,7 +222,7 @@ impl Breaker {
     }
 
     /// Ends a rest that is over by `up`, a time of the same boot, and tells every conversation that it held something back from.
-    pub fn tick(&mut self, up: u64) -> Vec<Verdict> {
+    pub fn tick(&mut self, up: u64) -> Vec<WatchDecision> {
         match &self.tripped {
             // A fact that arrives late finds the breaker as the latest fact left it.
             Some(trip) if up.max(self.last) >= trip.until => self.release(),
@@ -231,7 +231,7 @@ impl Breaker {
     }
 
     /// The same by a time of some boot or other.
-    fn guess(&mut self, up: u64) -> Vec<Verdict> {
+    fn guess(&mut self, up: u64) -> Vec<WatchDecision> {
         match self.last.saturating_sub(up) > micros(MOST_LATE) {
             true => self.rebooted(),
             false => self.tick(up),
@@ -244,17 +244,17 @@ impl Breaker {
     }
 
     /// Forgets times, which mean nothing after the machine was started anew. A rest is over by that.
-    pub fn rebooted(&mut self) -> Vec<Verdict> {
+    pub fn rebooted(&mut self) -> Vec<WatchDecision> {
         let told = self.release();
         *self = Self::default();
         told
     }
 
-    fn release(&mut self) -> Vec<Verdict> {
+    fn release(&mut self) -> Vec<WatchDecision> {
         let Some(trip) = self.tripped.take() else { return Vec::new() };
         // As if a timer had fired at that moment: it makes no difference whether a timer or a match ends the trip.
         self.last = self.last.max(trip.until);
-        let told = |(session, suppressed)| Verdict::Released { session, suppressed, message: released_message(suppressed) };
+        let told = |(session, suppressed)| WatchDecision::Released { session, suppressed, message: released_message(suppressed) };
         trip.suppressed.into_iter().map(told).collect()
     }
 
@@ -276,7 +276,7 @@ impl Breaker {
             return Answer::Refused { tripped: None };
         }
         trip.suppressed.insert(session.to_owned(), 1);
-        Answer::Refused { tripped: Some(Verdict::Tripped { session: session.to_owned(), message: tripped_message(rules) }) }
+        Answer::Refused { tripped: Some(WatchDecision::Tripped { session: session.to_owned(), message: tripped_message(rules) }) }
     }
 }
 

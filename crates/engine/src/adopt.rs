@@ -1,4 +1,4 @@
-//! Processes that somebody else started: who they are, from a pid or from a `processes.json` of the Hermes agent.
+//! Processes that another program started: which they are, from a pid or from a `processes.json` of the Hermes agent.
 
 use crate::orphan::is_ours;
 use outlast_core::{Incarnation, OsText, Owner, ProcessId, Route, Spec, Tell, Time};
@@ -109,7 +109,7 @@ fn cwd_of(pid: u32) -> OsText {
 fn started(of: &Incarnation, now: Time) -> Option<Time> {
     let ticks_a_second = rustix::param::clock_ticks_per_second();
     let since_boot = of.start_ticks.checked_mul(1_000_000)?.checked_div(ticks_a_second)?;
-    Some(Time::from_micros(crate::settle::booted_at(now).micros() + i64::try_from(since_boot).ok()?))
+    Some(Time::from_micros(crate::final_record::booted_at(now).micros() + i64::try_from(since_boot).ok()?))
 }
 
 fn alive(pid: u32, bin: &Path) -> Result<Incarnation, String> {

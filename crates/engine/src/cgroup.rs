@@ -169,7 +169,7 @@ fn move_into(dir: &Path) -> io::Result<()> {
         make(dir)?;
         std::fs::write(dir.join("cgroup.procs"), std::process::id().to_string())
     };
-    // Whoever was here before us may just be removing it.
+    // The engine before this one may just be removing it.
     let gone = |done: &io::Result<()>| done.as_ref().is_err_and(|e| matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)));
     let mut tries = 0..3;
     let mut entered = enter();
@@ -268,7 +268,7 @@ impl Place {
         }
     }
 
-    /// Removes it if nobody is in it. Waits for those who are in it only if all of them are leaving.
+    /// Removes it if no process is in it. Waits for processes in it only if all of them are leaving.
     pub(crate) fn remove_if_empty(&self, home: &Home, all_leave: bool) {
         if self.ours {
             if all_leave && let Err(error) = emptied(&self.dir.join("engine"), home) {

@@ -45,7 +45,7 @@ pub struct Config {
     /// How long a notice is kept once it is settled.
     pub keep_notices: Duration,
     /// The sinks that push.
-    pub sinks: Vec<crate::Push>,
+    pub sinks: Vec<Push>,
     /// Whose engine it is.
     pub user: UserInfo,
     /// Where sockets may lie, best first: short paths, on a tmpfs if there is one.
@@ -116,7 +116,7 @@ pub enum KeeperProgram {
 }
 
 impl KeeperProgram {
-    /// The program that asks, so that whoever embeds an engine needs no other. Its `main` has to be the keeper's if the first argument is `__keeper`.
+    /// The running program, so that a program that embeds an engine needs no other. Its `main` has to be the keeper's if the first argument is `__keeper`.
     pub fn this_program() -> Self {
         // What runs, also if its file was replaced or removed since.
         Self::SelfAsKeeper("/proc/self/exe".into())
@@ -128,6 +128,47 @@ impl KeeperProgram {
             Self::Binary(path) | Self::SelfAsKeeper(path) => path,
         }
     }
+}
+
+/// A sink that pushes, and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    /// Its name.
+    pub name: String,
+    /// The kinds it is for; empty means all.
+    pub kinds: Vec<String>,
+    /// The sessions it is for, `*` standing for any text; empty means all.
+    pub sessions: Vec<String>,
+    /// Whether it tells the agent itself: what it told is not delivered to other takers, and what they were given it does not tell.
+    pub wakes: bool,
+}
+
+impl Push {
+    /// A sink that looks on, for everything.
+    pub fn observer(name: impl Into<String>) -> Self {
+        Self { name: name.into(), kinds: Vec::new(), sessions: Vec::new(), wakes: false }
+    }
+
+    pub(crate) fn takes(&self, kind: &str, session: &str) -> bool {
+        (self.kinds.is_empty() || self.kinds.iter().any(|k| k == kind))
+            && (self.sessions.is_empty() || self.sessions.iter().any(|pattern| glob(pattern, session)))
+    }
+}
+
+/// Whether `text` is what `pattern` describes, `*` standing for any text.
+fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
 }
 
 /// The user whose login files and shell count.
@@ -148,7 +189,7 @@ impl UserInfo {
         Self { name: name.into(), home: home.into(), shell: shell.into() }
     }
 
-    /// The user that variables tell of: `USER`, `HOME` and `SHELL`. One that is missing is nobody, `/` and `/bin/sh`.
+    /// The user that variables tell of: `USER`, `HOME` and `SHELL`. One that is missing is empty, `/` and `/bin/sh`.
     pub fn of_env(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let mut user = Self::new("", "/", "/bin/sh");
         for (name, value) in env.into_iter().filter(|(_, value)| !value.is_empty()) {

@@ -1,7 +1,7 @@
 //! Where disks are waited for.
 //!
 //! A look into a folder or a small commit takes less time than handing it to another thread and back, so it is done where it is wanted, on a thread that others
-//! want too. Unless the disk is slow: then nobody else is to wait for it.
+//! want too. If the disk is slow, it is done on another thread, so that other tasks do not wait for it.
 //!
 //! Decision 76: docs/decisions/engine.md.
 
@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_millis(20);
 /// For so long a disk that was slow is taken to be slow.
 const SLOW_FOR: Duration = Duration::from_secs(10);
+
+/// Look again after this long where nothing reports a change: a disk that is full, a keeper that hangs.
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 
 /// What is known of a disk.
 #[derive(Debug, Default)]
@@ -36,18 +39,18 @@ impl Disk {
         done
     }
 
-    /// Does it here if the disk is quick, else where it holds up nobody.
+    /// Does it here if the disk is quick, else on a blocking thread.
     pub(crate) async fn at<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         if !self.is_quick() {
             return blocking(what).await;
         }
-        // A panic costs whoever asked its answer, here as there.
+        // A panic costs the caller its answer, as it does on a blocking thread.
         self.timed(|| catch_unwind(AssertUnwindSafe(what)))
             .map_err(|_| io::Error::other("a look at the disk panicked; engine.log says why"))
     }
 }
 
-/// Does what waits for a disk where it holds up nobody.
+/// Does on a blocking thread what waits for a disk.
 pub(crate) async fn blocking<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(what).await.map_err(io::Error::other)
 }

@@ -1,36 +1,42 @@
-//! The handle on an engine. One task owns all state; others hold this and ask, and are answered when it is so.
+//! An engine: how it starts, and the handle on it.
 
 use crate::barrier::{self, Barriers};
+use crate::clients::{ClientKind, Clients};
+use crate::closing::{Closing, Shutdown};
 use crate::config::Config;
 use crate::disk::{Disk, blocking};
-use crate::facts::{Facts, Seen};
+use crate::feed::Feeds;
+use crate::final_record::UnsavedStops;
+use crate::gateways::Gateways;
+use crate::handle::TableHandle;
+use crate::intake::{Intake, UnsavedProcesses};
+use crate::launch::Launcher;
+use crate::left_behind::Leftovers;
 use crate::limits::Inherited;
-use crate::link::Link;
-use crate::mind::AGAIN;
-use crate::outbox::{Judge, News, Outbox};
-use crate::own_home::OwnHome;
-use crate::points::point;
-use crate::recover::{self, Recovered, Unread};
-use crate::run_dir::NoRunDir;
-use crate::shared::{self, Client, Clients, Closing, Shared};
+use crate::notices::{NoticeWriter, Outbox, Waiters, keep_time};
+use crate::orphan::OwnPlaces;
+use crate::own_home::{self, OwnHome};
+use crate::owner::TableOwner;
+use crate::parts::{AtStart, Parts};
+use crate::program::KeeperStarter;
+use crate::reach::Reach;
+use crate::recover::{self, Recovered};
+use crate::run_dir::{NoRunDir, Sockets};
+use crate::serve::connection;
 use crate::shell::Snapshots;
-use crate::state::{Ask, Counts, Listing, Reserved, State, View, Which};
-use crate::{cgroup, program, refuse, run_dir};
+use crate::spare_folders::SpareFolders;
+use crate::views::Views;
+use crate::{cgroup, run_dir};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
-use outlast_store::meta::Snapshot;
 use outlast_text::Redactor;
-use outlast_wire::v1::{Error, LockHolder};
+use outlast_wire::v1::LockHolder;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
-
-/// How many questions may wait for the owner.
-const ASKS: usize = 1_024;
+use std::sync::{Arc, Mutex};
+use tokio::sync::Semaphore;
 
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
@@ -79,13 +85,14 @@ impl ServeError {
 /// A handle on an engine. Copies are cheap.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) shared: Arc<Shared>,
-    asks: mpsc::Sender<Ask>,
+    pub(crate) parts: Arc<Parts>,
+    /// Whether a task accepts connections at the socket. Two would take it from each other.
+    pub(crate) listening: Arc<Mutex<bool>>,
 }
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Engine({})", self.shared.home.root.display())
+        write!(f, "Engine({})", self.parts.home.root.display())
     }
 }
 
@@ -101,9 +108,9 @@ impl Engine {
         config.home.clone_from(&root);
         let home = Home::new(root);
         let lock = lock_home(&home)?;
-        let own_home = Arc::new(OwnHome::new(&home, &lock).map_err(ServeError::io("look at the lock"))?);
-        let run_dir = run_dir::choose(&home, &config.run_candidates)?;
-        let keeper = program::Copy::make(&home, &config.keeper).map_err(ServeError::io("get the keeper's program ready"))?;
+        let own_home = Arc::new(OwnHome::new(&home, lock).map_err(ServeError::io("look at the lock"))?);
+        let sockets = Arc::new(Sockets::new(&home, &config.run_candidates)?);
+        let keeper = KeeperStarter::new(&home, &config).map_err(ServeError::io("get the keeper's program ready"))?;
         let mut degraded = Vec::new();
         let left = match (config.detach, config.cgroup) {
             (true, true) => cgroup::leave(&run_dir::tag(&home.root), &config.user.name).await,
@@ -116,7 +123,7 @@ impl Engine {
             outlast_store::calls::refused().map(|(call, error)| format!("the system call {} is refused here ({error})", call.name));
         degraded.extend(refused_call.iter().map(|what| format!("{what}: nothing can be started")));
         let (found, clock) = (home.clone(), config.clock.clone());
-        let Recovered { opened, processes, unread, degraded: damage } =
+        let Recovered { opened, processes, missed, degraded: damage } =
             blocking(move || recover::recover(&found, &clock)).await.map_err(ServeError::io("recover"))?.map_err(ServeError::Index)?;
         degraded.extend(damage);
         degraded.extend(config.inherited.iter().flat_map(Inherited::dangers));
@@ -126,7 +133,7 @@ impl Engine {
         }
         opened.index.belongs_to(&own_home);
         let live: HashSet<ProcessId> = processes.iter().filter(|(f, _)| !f.phase.is_final()).map(|(f, _)| f.id()).collect();
-        run_dir::sweep(&run_dir, |id| live.contains(&id));
+        run_dir::sweep(&sockets.dir(), |id| live.contains(&id));
         if let Some(place) = place.clone() {
             // Listed now, when nothing is being started; removed while we go on.
             let leaves: Vec<ProcessId> = place.leaves().into_iter().filter(|id| !live.contains(id)).collect();
@@ -135,67 +142,90 @@ impl Engine {
         // An index that is new in a home that is not: what was in it is gone.
         let rebuilt = opened.fresh && (opened.set_aside.is_some() || !processes.is_empty());
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
-        let (closing, _) = watch::channel(Closing::Open);
-        let waits = Arc::<shared::Waits>::default();
-        let judge = Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waits: Arc::clone(&waits) };
-        let shared = Arc::new(Shared {
-            redactor: Redactor::new(config.redact),
+        let waiters = Arc::<Waiters>::default();
+        let writer = NoticeWriter {
+            rules: config.watch.clone(),
+            sinks: config.sinks.clone(),
+            boot,
+            waiters: Arc::clone(&waiters),
+            clock: config.clock.clone(),
+        };
+        let redactor = Arc::new(Redactor::new(config.redact));
+        let (table, asked) = TableHandle::new();
+        let (clients, closing, disk) = (Arc::<Clients>::default(), Shutdown::default(), Arc::<Disk>::default());
+        let outbox = Outbox::new(opened.index.clone(), writer);
+        let intake = Arc::new(Intake {
+            table: table.clone(),
+            outbox: outbox.clone(),
+            index: opened.index.clone(),
+            disk: Arc::clone(&disk),
+            home: home.clone(),
+            clock: config.clock.clone(),
+            redactor: Arc::clone(&redactor),
+            waiters: Arc::clone(&waiters),
+            clients: Arc::clone(&clients),
+            closing: closing.clone(),
+            unsaved: UnsavedProcesses::default(),
+            unreadable: Mutex::default(),
+        });
+        let reach = Reach { sockets: Arc::clone(&sockets), intake: Arc::clone(&intake) };
+        let at_start = AtStart {
+            at: config.clock.now(),
+            boot,
+            namespaces: crate::os::namespaces(),
+            recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
+            refused_call,
+            stays_in_session,
+            logout,
+            degraded,
+        };
+        let parts = Arc::new(Parts {
+            leftovers: Leftovers { redactor: Arc::clone(&redactor), own: OwnPlaces { bin: home.bin(), cgroups: place.clone() } },
             snapshots: Snapshots::new(),
             login: Semaphore::new(1),
-            outbox: Outbox::new(opened.index.clone(), judge),
+            barriers: Arc::new(Barriers::new(table.clone(), outbox.clone(), config.clock.clone(), closing.clone())),
+            views: Views::default(),
+            gateways: Gateways::default(),
+            feeds: Feeds::new(reach.clone()),
+            unsaved_stops: UnsavedStops::default(),
+            spare_folders: Arc::new(SpareFolders::new(&home)),
+            launcher: Launcher::new(&home, keeper),
             index: opened.index,
-            barriers: Barriers::default(),
-            views: crate::serve::Views::default(),
-            gateways: crate::serve::Gateways::default(),
-            feeds: crate::feed::Feeds::default(),
-            barrier_gone: Notify::new(),
-            boot,
-            started_at: config.clock.now(),
-            recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
-            connects: Semaphore::new(shared::CONNECTS),
-            disk: Disk::default(),
-            waits,
-            unwritten: shared::Unwritten::default(),
-            untold: Mutex::default(),
-            unsaved_stops: shared::UnsavedStops::default(),
-            clients: Clients::default(),
-            within: Clients::default(),
-            keeper: Mutex::new(keeper),
-            nest: crate::nest::Nest::default(),
-            blanks: crate::blanks::Blanks::default(),
-            config,
-            home,
-            own_home,
-            run_dir: RwLock::new(run_dir),
-            place,
-            logout,
-            stays_in_session,
-            degraded,
-            refused_call,
+            at_start,
+            redactor,
+            outbox,
+            waiters,
+            table,
+            intake,
+            reach,
+            disk,
+            clients,
             closing,
-            namespaces: crate::os::namespaces(),
-            listening: Mutex::new(false),
-            lock: Mutex::new(Some(lock)),
+            sockets,
+            place,
+            own_home,
+            home,
+            config,
         });
-        let (asks, asked) = mpsc::channel(ASKS);
-        let engine = Self { shared, asks };
-        // Whoever asks is answered when everything that happened meanwhile is on its way to its owner.
-        if let Err(error) = engine.shared.outbox.begin(rebuilt, engine.shared.now()).await {
+        let engine = Self { parts: Arc::clone(&parts), listening: Arc::default() };
+        // Clients are answered when everything that happened meanwhile is written with its notices.
+        if let Err(error) = parts.outbox.begin(rebuilt, parts.now()).await {
             tracing::error!(%error, "what was being told is told again when its time is over");
         }
-        engine.catch_up(unread).await;
-        engine.note_all(&processes);
-        let owner = State::new(engine.clone(), opened.writer);
-        tokio::spawn(end_with_owner(Arc::clone(&engine.shared), tokio::spawn(owner.run(asked, processes))));
-        tokio::spawn(crate::outbox::keep_time(engine.clone()));
-        tokio::spawn(crate::own_home::watch(engine.clone()));
-        barrier::resume(&engine).await;
+        parts.intake.catch_up(missed).await;
+        parts.intake.acknowledge_all(&processes);
+        let owner = TableOwner::new(Arc::clone(&parts), opened.writer);
+        tokio::spawn(end_with_owner(Arc::clone(&parts), tokio::spawn(owner.run(asked, processes))));
+        let (clock, closing) = (parts.config.clock.clone(), parts.closing.clone());
+        tokio::spawn(keep_time(parts.outbox.clone(), clock, closing.clone()));
+        tokio::spawn(own_home::watch(parts.home.clone(), Arc::clone(&parts.own_home), closing));
+        barrier::resume(&parts.barriers).await;
         Ok(engine)
     }
 
     /// Serves one client on a connected stream, until either side ends it.
     pub async fn accept(&self, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static) {
-        crate::serve::connection(self.clone(), tokio::io::split(stream), crate::serve::From::Outside).await;
+        connection(Arc::clone(&self.parts), tokio::io::split(stream), ClientKind::Outside).await;
     }
 
     /// A connection to this engine inside the same program: what a client is made over.
@@ -209,397 +239,49 @@ impl Engine {
     /// The same for what goes along with the engine, and does not keep one that has nothing else to do.
     pub fn connect_within(&self) -> tokio::io::DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
-        tokio::spawn(crate::serve::connection(self.clone(), tokio::io::split(ours), crate::serve::From::Within));
+        tokio::spawn(connection(Arc::clone(&self.parts), tokio::io::split(ours), ClientKind::Within));
         theirs
     }
 
     /// Ends the engine: nothing new is begun, processes with `on_stop: kill` are stopped, the others go on. Returns once everything is written.
     pub async fn stop(&self) {
-        self.begin_stop(Owner::default()).await;
+        self.parts.table.begin_stop(Owner::default()).await;
         self.stopped().await;
     }
 
     /// Returns once the engine has ended: on request, because it was idle, or because its home was removed or replaced.
     pub async fn stopped(&self) {
-        self.shared.closing(Closing::Closed).await;
+        self.parts.closing.reached(Closing::Closed).await;
     }
 
     /// Whether it has ended.
     pub fn has_stopped(&self) -> bool {
-        *self.shared.closing.borrow() == Closing::Closed
+        self.parts.closing.stage() == Closing::Closed
     }
 
     /// The home that is served.
     pub fn home(&self) -> &std::path::Path {
-        &self.shared.home.root
+        &self.parts.home.root
     }
 
     /// Where the sockets are.
     pub fn run_dir(&self) -> PathBuf {
-        self.shared.run_dir()
-    }
-
-    /// Begins to end, for somebody: what they may not touch is not stopped with the engine.
-    pub(crate) async fn begin_stop(&self, by: Owner) {
-        // An engine that has ended already needs no telling.
-        let _gone = self.asks.send(Ask::Stop { by: Some(by) }).await;
-    }
-
-    /// Begins to end and leaves every process running, also those with `on_stop: kill`: another engine follows at once.
-    pub(crate) async fn begin_hand_over(&self) {
-        // An engine that has ended already needs no telling.
-        let _gone = self.asks.send(Ask::Stop { by: None }).await;
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    pub(crate) async fn facts(&self, id: ProcessId) -> Option<Arc<Facts>> {
-        self.ask(|answer| Ask::Facts { id, answer }).await.flatten()
-    }
-
-    /// The process that `name` means to this owner.
-    pub(crate) async fn resolve(&self, name: &str, owner: &Owner) -> Result<View, Error> {
-        let (name, owner) = (name.to_owned(), owner.clone());
-        self.ask(|answer| Ask::Resolve { name, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
-    }
-
-    /// Those of `which` that this owner may touch.
-    pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Result<Vec<View>, Error> {
-        let owner = owner.clone();
-        self.ask(|answer| Ask::All { owner, which, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    /// The same, as far as a list needs it.
-    pub(crate) async fn listing(&self, owner: &Owner, which: Which) -> Result<Vec<Listing>, Error> {
-        let owner = owner.clone();
-        self.ask(|answer| Ask::Listing { owner, which, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
-        self.ask(|answer| Ask::Reserve { id, hash, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
-    }
-
-    /// The reserved id is on disk: from now on it is looked after, over the connection of a keeper that was told to go, if there is one.
-    pub(crate) async fn accept_process(&self, facts: Facts, keeper: Option<Link>) -> Result<View, Error> {
-        self.ask(|answer| Ask::Accept { facts: Box::new(facts), keeper, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    /// The reserved id is not used after all.
-    pub(crate) async fn let_go(&self, id: ProcessId) {
-        // An engine that has ended has let go of everything.
-        let _gone = self.asks.send(Ask::LetGo { id }).await;
-    }
-
-    /// Tells what a look into the folder showed, and returns what is known then.
-    ///
-    /// What its owner is to be told is on disk before anybody hears of it, so that whoever is woken by the end finds the notice there.
-    pub(crate) async fn saw(&self, id: ProcessId, seen: Seen) -> Option<Arc<Facts>> {
-        let before = self.facts(id).await?;
-        if !before.phase.is_final() {
-            self.tell_owner(&before, &seen).await;
-        }
-        let noted = seen.meta.as_ref().map(|meta| meta.noted);
-        let facts = self.ask(|answer| Ask::Saw { id, seen: Box::new(seen), answer }).await.flatten()?;
-        self.note(&facts, noted);
-        Some(facts)
-    }
-
-    /// Says to the keepers of a process what was written down of it: until then they do not rest. `noted`: what they were told last.
-    fn note(&self, facts: &Facts, noted: Option<u64>) {
-        let is_so = outlast_store::meta::noted(facts.cursor, facts.is_over());
-        if facts.kept.spec.tell.is_nothing() || noted.is_none_or(|last| last >= is_so) || self.shared.unwritten.has(facts.id()) {
-            return;
-        }
-        if let Err(error) = Snapshot::note(&self.shared.home.process(facts.id()), is_so) {
-            // They go by themselves in the end, and may start an engine once too often.
-            tracing::debug!(id = %facts.id(), %error, "keepers are not told that they were heard");
-        }
-    }
-
-    async fn tell_owner(&self, before: &Arc<Facts>, seen: &Seen) {
-        if self.shared.unwritten.more(before.id()) {
-            // Whoever tries to write what the disk refused reads the folder again.
-            return;
-        }
-        let after = before.with(seen);
-        let news = if after.kept.spec.tell.is_nothing() {
-            news_of(&self.shared, before, &after, seen)
-        } else {
-            let (shared, before, seen) = (Arc::clone(&self.shared), Arc::clone(before), seen.clone());
-            self.shared.disk.at(move || news_of(&shared, &before, &after, &seen)).await.ok().flatten()
-        };
-        match news {
-            Some(news) if news.is_for_somebody() => self.write_news(vec![Unsaid { before: Arc::clone(before), news: Some(news) }]).await,
-            // The folder says so already, so that nobody has to wait for this.
-            Some(news) => self.shared.index.put_later(news.into_row()).await,
-            None => {}
-        }
-    }
-
-    /// Writes what happened to processes while no engine ran, with the notices for it.
-    async fn catch_up(&self, unread: Vec<Unread>) {
-        if unread.is_empty() {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        let news = blocking(move || {
-            let of = |u: Unread| {
-                let news = news_of(&shared, &u.before, &u.after, &u.seen)?;
-                let news = if u.maybe_told { news.maybe_told() } else { news };
-                Some(Unsaid { before: Arc::new(u.before), news: Some(news) })
-            };
-            unread.into_iter().filter_map(of).collect::<Vec<_>>()
-        });
-        match news.await {
-            Ok(news) if news.is_empty() => {}
-            Ok(news) => self.write_news(news).await,
-            Err(error) => tracing::error!(%error, "what happened meanwhile could not be read"),
-        }
-    }
-
-    /// Says to the keepers of what is over that it was written down; whoever looks after the others says it to theirs.
-    fn note_all(&self, processes: &[(Facts, bool)]) {
-        let over = processes.iter().filter(|(facts, looked)| *looked && facts.is_over() && !facts.kept.spec.tell.is_nothing());
-        for (facts, _) in over {
-            // Without a folder there are no keepers.
-            if let Ok(meta) = Snapshot::read(&self.shared.home.process(facts.id())) {
-                self.note(facts, Some(meta.noted));
-            }
-        }
-    }
-
-    /// Writes news. Should the disk refuse, it is tried again for as long as it takes; the folders keep the facts meanwhile.
-    async fn write_news(&self, mut unsaid: Vec<Unsaid>) {
-        point!("news.before_commit");
-        let written = self.shared.outbox.advance(all_of(&unsaid), self.shared.now()).await;
-        point!("news.after_commit");
-        let Err(error) = written else {
-            // Whoever waits for it goes first.
-            return tokio::task::yield_now().await;
-        };
-        tracing::error!(%error, "a notice cannot be written yet");
-        unsaid.retain(|u| self.shared.unwritten.begin(u.before.id()));
-        for one in &unsaid {
-            self.note_shown_unsaved(one.before.id(), true);
-        }
-        let engine = self.clone();
-        tokio::spawn(async move {
-            let shared = &engine.shared;
-            // An engine that owes somebody word has something to do.
-            let _busy = Client::new(shared, crate::serve::From::Outside);
-            while !unsaid.is_empty() && *shared.closing.borrow() == Closing::Open {
-                // Nothing tells when a disk has room again.
-                tokio::time::sleep(AGAIN).await;
-                unsaid = engine.read_again(unsaid).await;
-                if shared.outbox.advance(all_of(&unsaid), shared.now()).await.is_ok() {
-                    unsaid.retain_mut(|u| {
-                        u.written();
-                        let is_done = shared.unwritten.done(u.before.id());
-                        if is_done {
-                            engine.note_shown_unsaved(u.before.id(), false);
-                        }
-                        !is_done
-                    });
-                }
-            }
-        });
-    }
-
-    /// Clients see news that the disk refuses, and may consume it. If this engine then dies, the next one must mark the notice as a repeat.
-    fn note_shown_unsaved(&self, id: ProcessId, is_shown: bool) {
-        if let Err(error) = Snapshot::note_shown_unsaved(&self.shared.home.process(id), is_shown) {
-            // A full file system that copies on write refuses this, too; then the live copy says it for as long as a keeper lives.
-            tracing::debug!(%id, %error, "cannot write down that an end was shown");
-        }
-    }
-
-    /// What the folders say now of what could not be written.
-    async fn read_again(&self, unsaid: Vec<Unsaid>) -> Vec<Unsaid> {
-        let mut seen_by_owner = HashSet::new();
-        for one in &unsaid {
-            self.shared.unwritten.reads(one.before.id());
-            if self.facts(one.before.id()).await.is_some_and(|facts| facts.consumed) {
-                seen_by_owner.insert(one.before.id());
-            }
-        }
-        let (shared, same) = (Arc::clone(&self.shared), unsaid.clone());
-        let again = blocking(move || {
-            let again = |u: Unsaid| {
-                let dir = shared.home.process(u.before.id());
-                // Removed meanwhile: what was known is all there is.
-                if !dir.path.exists() {
-                    return u;
-                }
-                let seen = Seen::look(&dir, u.before.cursor);
-                let after = Facts { consumed: seen_by_owner.contains(&u.before.id()), ..u.before.with(&seen) };
-                let news = News::of(&shared, &u.before, &after, &seen, &dir).map(|news| news.instead_of(u.news.as_ref()));
-                Unsaid { news: news.or(u.news), before: u.before }
-            };
-            unsaid.into_iter().map(again).collect()
-        });
-        again.await.unwrap_or(same)
-    }
-
-    /// The owner of a process has seen its end.
-    pub(crate) async fn consumed(&self, id: ProcessId) {
-        // It is only about the order of removal.
-        let _gone = self.asks.send(Ask::Consumed { id }).await;
-    }
-
-    pub(crate) async fn reachable(&self, id: ProcessId, reachable: bool) {
-        // It is only about a running engine's answers.
-        let _gone = self.asks.send(Ask::Reachable { id, reachable }).await;
-    }
-
-    /// Forgets a process that is over, and removes its row and folder. Goes on if the caller leaves: what was begun is finished or undone.
-    pub(crate) async fn forget(&self, view: &View) -> Result<(), Error> {
-        let (engine, facts) = (self.clone(), Arc::clone(&view.facts));
-        let task = tokio::spawn(async move {
-            let id = facts.id();
-            engine.make_room_for_end(id).await?;
-            if !engine.ask(|answer| Ask::Take { id, answer }).await.ok_or_else(refuse::stopping)? {
-                return Err(refuse::not_found(&id.to_string(), &[]));
-            }
-            let removed = engine.remove(id).await;
-            if removed.is_err() {
-                // An engine that has ended has no table; the next one finds the folder.
-                let _gone = engine.asks.send(Ask::PutBack { facts }).await;
-            }
-            removed
-        });
-        task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
-    }
-
-    /// Before a process is removed, its end must be recorded: without its folder the next engine would take it for lost. If the disk refuses the record,
-    /// the log is removed first, which the client asked for anyway and which may be what fills the disk.
-    async fn make_room_for_end(&self, id: ProcessId) -> Result<(), Error> {
-        if !self.shared.unwritten.has(id) {
-            return Ok(());
-        }
-        let dir = self.shared.home.process(id);
-        let removed = blocking(move || {
-            for first in dir.segments()? {
-                std::fs::remove_file(dir.segment(first))?;
-            }
-            io::Result::Ok(())
-        });
-        removed.await.and_then(|removed| removed).map_err(|e| refuse::disk(format!("cannot remove the output of {id}"), &e))?;
-        for _ in 0..RECORD_TRIES {
-            // The engine tries to write what the disk refused once a second; nothing reports that it succeeded.
-            tokio::time::sleep(AGAIN / 4).await;
-            if !self.shared.unwritten.has(id) {
-                return Ok(());
-            }
-        }
-        Err(refuse::unavailable(
-            format!("the output of {id} was removed, but the disk still refuses the record of its end"),
-            "make room on the disk; the end is recorded a second later, and the process can be removed then",
-        ))
-    }
-
-    /// Removes folder and row, in this order. The folder is renamed first, at once and for good: should we die then, the next start finds the row of an ended
-    /// process without a folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one. So what fails after the rename
-    /// is no error: the process is gone, and the next start removes the rest. An error means that the folder is there as it was.
-    pub(crate) async fn remove(&self, id: ProcessId) -> Result<(), Error> {
-        let (dir, place, socket) = (self.shared.home.process(id), self.shared.place.clone(), self.shared.socket(id));
-        blocking(move || {
-            // Its keepers removed it themselves, unless they were killed.
-            let _gone = std::fs::remove_file(socket);
-            if let Some(place) = place {
-                place.remove_leaf(id);
-            }
-            match dir.remove() {
-                Err(error) if dir.is_removed() => {
-                    tracing::warn!(%id, %error, "removed, but some of its files are left");
-                    Ok(())
-                }
-                removed => removed,
-            }
-        })
-        .await
-        .and_then(|removed| removed)
-        .map_err(|e| refuse::disk(format!("cannot remove {id}"), &e))?;
-        if let Err(error) = self.shared.index.forget(id).await {
-            tracing::warn!(%id, %error, "removed, but its row is left");
-        }
-        Ok(())
-    }
-
-    /// Ends the waits of a conversation; tells how many there were.
-    pub(crate) async fn interrupt(&self, session: String) -> Result<usize, Error> {
-        self.ask(|answer| Ask::Interrupt { session, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    /// Changes when the waits of this conversation are to end.
-    pub(crate) async fn interrupts(&self, session: String) -> Option<watch::Receiver<u64>> {
-        self.ask(|answer| Ask::Interrupts { session, answer }).await
-    }
-
-    pub(crate) async fn counts(&self) -> Result<Counts, Error> {
-        self.ask(|answer| Ask::Counts { answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        self.asks.send(make(answer)).await.ok()?;
-        answered.await.ok()
+        self.parts.sockets.dir()
     }
 }
 
 /// Ends the engine if the owner of the table panicked: nothing would be answered any more. Its processes go on, and the next call starts an engine that finds
 /// everything on disk, as after a kill.
-async fn end_with_owner(shared: Arc<Shared>, owner: tokio::task::JoinHandle<()>) {
+async fn end_with_owner(parts: Arc<Parts>, owner: tokio::task::JoinHandle<()>) {
     if owner.await.is_ok() {
         return;
     }
     tracing::error!("the owner of the table panicked: leaving");
-    shared.closing.send_replace(Closing::Stopping);
-    shared.index.close().await;
-    shared.nest.leave().await;
-    shared.let_go_of_home();
-    shared.closed();
-}
-
-/// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,
-/// which may be able to read its files.
-fn news_of(shared: &Shared, before: &Facts, after: &Facts, seen: &Seen) -> Option<News> {
-    let id = after.id();
-    let read = catch_unwind(AssertUnwindSafe(|| {
-        outlast_store::points::reach(&format!("news.of.{id}"));
-        News::of(shared, before, after, seen, &shared.home.process(id))
-    }));
-    read.unwrap_or_else(|_| {
-        tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");
-        // Until then its row must not be ahead of the notices that its owner got.
-        shared.unwritten.begin(id);
-        shared.untold.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-        None
-    })
-}
-
-/// How often a removal looks whether the end of its process was recorded: for about three seconds.
-const RECORD_TRIES: u32 = 12;
-
-/// News that is not written, and what was known when everything before it was.
-#[derive(Clone)]
-struct Unsaid {
-    before: Arc<Facts>,
-    /// Nothing once it is written.
-    news: Option<News>,
-}
-
-impl Unsaid {
-    fn written(&mut self) {
-        if let Some(news) = self.news.take() {
-            self.before = Arc::new(Facts::from(news.into_row()));
-        }
-    }
-}
-
-fn all_of(unsaid: &[Unsaid]) -> Vec<News> {
-    unsaid.iter().filter_map(|u| u.news.clone()).collect()
+    parts.closing.set(Closing::Stopping);
+    parts.index.close().await;
+    parts.launcher.fork_server.leave().await;
+    parts.own_home.release();
+    parts.closing.set(Closing::Closed);
 }
 
 fn lock_home(home: &Home) -> Result<File, ServeError> {

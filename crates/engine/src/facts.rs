@@ -7,8 +7,6 @@ use outlast_store::spec::Kept;
 use outlast_store::{journal, lock};
 use std::sync::Arc;
 
-use crate::index::Row;
-
 /// What is known of one process. A copy says what was known when it was made.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Facts {
@@ -26,7 +24,7 @@ pub(crate) struct Facts {
     pub(crate) bytes: u64,
     /// Whether its owner has seen its end.
     pub(crate) consumed: bool,
-    /// Whether somebody else started it.
+    /// Whether another program started it.
     pub(crate) detached: bool,
     /// Whether its keeper is there and does not answer.
     pub(crate) unreachable: bool,
@@ -34,9 +32,9 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Those of a request that was just taken.
-    pub(crate) fn accepted(kept: Kept) -> Self {
+    pub(crate) fn accepted(kept: impl Into<Arc<Kept>>) -> Self {
         Self {
-            kept: Arc::new(kept),
+            kept: kept.into(),
             phase: Phase::Accepted,
             started_at: None,
             log_end: 0,
@@ -60,7 +58,7 @@ impl Facts {
         }
     }
 
-    /// When it began, as far as anybody knows.
+    /// When it began; when it was accepted, if that is not known.
     pub(crate) fn since(&self) -> Time {
         self.started_at.unwrap_or(self.kept.accepted_at)
     }
@@ -93,35 +91,6 @@ impl Facts {
         next.cursor = self.cursor.max(seen.cursor);
         next.bytes = seen.bytes.unwrap_or(self.bytes);
         next
-    }
-
-    pub(crate) fn row(&self) -> Row {
-        Row {
-            kept: Arc::clone(&self.kept),
-            phase: self.phase.clone(),
-            started_at: self.started_at,
-            log_end: self.log_end,
-            cursor: self.cursor,
-            bytes: self.bytes,
-            consumed: self.consumed,
-            detached: self.detached,
-        }
-    }
-}
-
-impl From<Row> for Facts {
-    fn from(row: Row) -> Self {
-        Self {
-            kept: row.kept,
-            phase: row.phase,
-            started_at: row.started_at,
-            log_end: row.log_end,
-            cursor: row.cursor,
-            bytes: row.bytes,
-            consumed: row.consumed,
-            detached: row.detached,
-            unreachable: false,
-        }
     }
 }
 
@@ -176,7 +145,7 @@ impl Seen {
 }
 
 /// Whether a keeper looks after the process. Asked *before* [`Seen::look`], a free lock means that the look shows the keepers' last word.
-pub(crate) fn is_kept(dir: &ProcessDir) -> bool {
+pub(crate) fn has_keeper(dir: &ProcessDir) -> bool {
     lock::is_held(&dir.meta()).unwrap_or_else(|error| {
         // Who cannot tell must not take it for dead.
         tracing::warn!(path = %dir.path.display(), %error, "cannot ask for the lock");

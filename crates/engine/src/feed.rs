@@ -4,10 +4,9 @@
 //!
 //! Decision 157: docs/decisions/engine.md.
 
-use crate::engine::Engine;
 use crate::link::Link;
-use crate::serve::{Away, reach};
-use crate::state::View;
+use crate::reach::{Away, Reach};
+use crate::table::ProcessView;
 use outlast_core::ProcessId;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::keeper::{Ask, Say};
@@ -16,8 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// The feeds of all processes that are followed.
-#[derive(Debug, Default)]
-pub(crate) struct Feeds(Arc<Mutex<HashMap<ProcessId, watch::Sender<Told>>>>);
+pub(crate) struct Feeds {
+    reach: Reach,
+    open: Arc<Open>,
+}
+
+type Open = Mutex<HashMap<ProcessId, watch::Sender<Told>>>;
 
 /// What a keeper last said about the output.
 #[derive(Debug, Clone)]
@@ -31,9 +34,13 @@ enum Told {
 }
 
 impl Feeds {
+    pub(crate) fn new(reach: Reach) -> Self {
+        Self { reach, open: Arc::default() }
+    }
+
     /// Returns once there may be more than `past` bytes, or something became of the process. An error if its keeper cannot be reached.
-    pub(crate) async fn more(&self, engine: &Engine, view: &View, past: u64) -> Result<(), Error> {
-        let mut told = self.follow(engine, view, past);
+    pub(crate) async fn more(&self, view: &ProcessView, past: u64) -> Result<(), Error> {
+        let mut told = self.follow(view, past);
         let news = told.wait_for(|told| !matches!(told, Told::End(end) if *end <= past)).await.map(|told| told.clone());
         match news {
             Ok(Told::Refused(error)) => Err(error),
@@ -42,35 +49,35 @@ impl Feeds {
         }
     }
 
-    fn follow(&self, engine: &Engine, view: &View, past: u64) -> watch::Receiver<Told> {
+    fn follow(&self, view: &ProcessView, past: u64) -> watch::Receiver<Told> {
         let id = view.id();
-        let mut feeds = lock(&self.0);
+        let mut feeds = lock(&self.open);
         if let Some(feed) = feeds.get(&id) {
             return feed.subscribe();
         }
         let (feed, told) = watch::channel(Told::End(past));
         feeds.insert(id, feed.clone());
-        let task = Feed { all: Arc::clone(&self.0), id, feed };
-        tokio::spawn(task.run(engine.clone(), view.clone(), past));
+        let task = Feed { all: Arc::clone(&self.open), id, feed };
+        tokio::spawn(task.run(self.reach.clone(), view.clone(), past));
         told
     }
 }
 
-fn lock(all: &Mutex<HashMap<ProcessId, watch::Sender<Told>>>) -> std::sync::MutexGuard<'_, HashMap<ProcessId, watch::Sender<Told>>> {
+fn lock(all: &Open) -> std::sync::MutexGuard<'_, HashMap<ProcessId, watch::Sender<Told>>> {
     // Entries are changed whole, so a panic elsewhere spoils nothing.
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The feed of one process, for as long as it is followed.
 struct Feed {
-    all: Arc<Mutex<HashMap<ProcessId, watch::Sender<Told>>>>,
+    all: Arc<Open>,
     id: ProcessId,
     feed: watch::Sender<Told>,
 }
 
 impl Feed {
-    async fn run(self, engine: Engine, mut view: View, mut past: u64) {
-        let mut link = match reach(&engine, &mut view).await {
+    async fn run(self, reach: Reach, mut view: ProcessView, mut past: u64) {
+        let mut link = match reach.keeper(&mut view).await {
             Ok(link) => link,
             Err(Away::Over) => return self.end(Told::Over),
             Err(Away::Refused(error)) => return self.end(Told::Refused(error)),

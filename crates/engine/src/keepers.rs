@@ -1,9 +1,9 @@
 //! The keepers of a process that hold its lock and cannot be reached: who they are, and what to wait for.
 
 use crate::disk::blocking;
-use crate::facts::is_kept;
-use crate::os::{Lives, Watch};
-use crate::shared::Shared;
+use crate::facts::has_keeper;
+use crate::os::{ProcessHandle, Watch};
+use crate::run_dir::Sockets;
 use outlast_core::{Incarnation, ProcessId, Role};
 use outlast_store::dir::{FileId, ProcessDir};
 use outlast_store::meta::Snapshot;
@@ -16,17 +16,17 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 /// Asks them to listen again, and returns when trying again may help: the socket is there, one of them is gone, or `longest` has passed.
-pub(crate) async fn wait(shared: &Shared, id: ProcessId, dir: &ProcessDir, longest: Duration) -> io::Result<()> {
+pub(crate) async fn wait(sockets: &Sockets, id: ProcessId, dir: &ProcessDir, longest: Duration) -> io::Result<()> {
     // Set up before the look, so that a socket made in between is not missed.
-    let made = Watch::for_new(&shared.run_dir());
-    let socket = shared.socket(id);
+    let made = Watch::for_new(&sockets.dir());
+    let socket = sockets.of(id);
     let found = find(dir, id);
     if tokio::net::UnixStream::connect(&socket).await.is_err() {
         nudge(&found);
     }
     let folder = dir.clone();
-    // Whoever holds the lock now is among those found, or will make a socket.
-    if !blocking(move || is_kept(&folder)).await? {
+    // The keeper that holds the lock now is among those found, or will make a socket.
+    if !blocking(move || has_keeper(&folder)).await? {
         return Ok(());
     }
     tokio::select! {
@@ -115,10 +115,10 @@ fn nudge(keepers: &[Keeper]) {
 /// Returns once one of them is over; never where there is none.
 async fn any_over(keepers: Vec<Keeper>) {
     let mut lives: tokio::task::JoinSet<()> = tokio::task::JoinSet::new();
-    for life in keepers.into_iter().filter_map(|k| Lives::at(k.handle).ok()) {
+    for life in keepers.into_iter().filter_map(|k| ProcessHandle::at(k.handle).ok()) {
         lives.spawn(async move {
             // What cannot be waited for is asked again.
-            let _over = life.over().await;
+            let _over = life.exited().await;
         });
     }
     if lives.join_next().await.is_none() {

@@ -1,52 +1,53 @@
-//! Starts keepers.
+//! Asks for keepers, and has them start commands.
 
+use crate::fork_server::{ForkServer, pair};
 use crate::link::Link;
 use crate::points::point;
-use crate::program;
-use crate::shared::Shared;
+use crate::program::KeeperStarter;
 use outlast_core::ProcessId;
-use outlast_store::dir::ProcessDir;
+use outlast_store::dir::{Home, ProcessDir};
 use outlast_store::meta::Image;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::fs::OpenOptions;
+use rustix::net::SocketType;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a keeper that was called off has to leave the folder.
+/// How long a keeper that is not to start its command has to leave the folder.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// How a keeper comes to be.
+/// Where a keeper comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum From {
-    /// Forked from one that is there.
-    Nest,
-    /// Executed for this process alone.
+pub(crate) enum KeeperSource {
+    /// The fork server.
+    ForkServer,
+    /// The program, executed for this process alone.
     Program,
 }
 
-/// A keeper that makes itself ready to start a command, and waits for our word. What becomes of it, the folder says.
+/// Makes keepers for the processes of a home.
 #[derive(Debug)]
-pub(crate) struct Keeper {
-    link: Link,
-    dir: ProcessDir,
+pub(crate) struct Launcher {
+    home: Home,
+    pub(crate) starter: Arc<KeeperStarter>,
+    pub(crate) fork_server: Arc<ForkServer>,
 }
 
-impl Keeper {
+impl Launcher {
+    pub(crate) fn new(home: &Home, starter: KeeperStarter) -> Self {
+        let starter = Arc::new(starter);
+        Self { home: home.clone(), fork_server: Arc::new(ForkServer::new(home, &starter)), starter }
+    }
+
     /// Asks for a keeper of the process.
-    pub(crate) async fn ask(shared: &Arc<Shared>, id: ProcessId, from: From) -> io::Result<Self> {
+    pub(crate) async fn ask(&self, id: ProcessId, source: KeeperSource) -> io::Result<Keeper> {
         let (ours, theirs) = pair(SocketType::STREAM)?;
         // The engine holds the live copy from before the keeper can start a command. So it knows the result, whichever keeper is killed.
-        let (dir, image) = (shared.home.process(id), Arc::new(Image::new()?));
+        let (dir, image) = (self.home.process(id), Arc::new(Image::new()?));
         image.hold(&dir);
-        match from {
-            From::Nest => shared.nest.ask(shared, id, &theirs, &image).await?,
-            From::Program => {
-                let mut child = spawn(shared, &dir.path, theirs, Some(&image)).await?;
+        match source {
+            KeeperSource::ForkServer => self.fork_server.ask(id, &theirs, &image).await?,
+            KeeperSource::Program => {
+                let mut child = self.starter.spawn(&dir.path, theirs, Some(&image)).await?;
                 tokio::spawn(async move {
                     // Only so that no zombie stays: how a keeper ended is in the folder.
                     match child.wait().await {
@@ -57,10 +58,19 @@ impl Keeper {
                 });
             }
         }
-        Ok(Self { link: Link::given(ours.into())?, dir })
+        Ok(Keeper { link: Link::given(ours.into())?, dir })
     }
+}
 
-    /// Has it start the command. It tells the news of it on this connection, or leaves.
+/// A keeper that has prepared itself to start a command, and waits for the engine's go-ahead. Its result is in the folder.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    link: Link,
+    dir: ProcessDir,
+}
+
+impl Keeper {
+    /// Has it start the command. It reports news on this connection, or leaves.
     pub(crate) async fn go(mut self) -> io::Result<Link> {
         point!("run.before_spawn");
         self.link.go().await?;
@@ -68,60 +78,11 @@ impl Keeper {
         Ok(self.link)
     }
 
-    /// Has it leave without having started anything, and returns when it has.
+    /// Has it leave without starting the command, and returns when it has left.
     pub(crate) async fn call_off(mut self) {
         if tokio::time::timeout(LEAVING, self.link.call_off()).await.is_err() {
             tracing::warn!("a keeper that was called off does not leave; it will find nothing to start");
         }
         Image::forget(&self.dir);
     }
-}
-
-/// Two ends of a connection, ours first. Ours does not block.
-pub(crate) fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-    rustix::io::ioctl_fionbio(&ours, true)?;
-    Ok((ours, theirs))
-}
-
-/// Starts the keeper's program for this folder, with `stdin` as its standard input and the live copy of `meta` as its standard output.
-pub(crate) async fn spawn(shared: &Shared, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<tokio::process::Child> {
-    match spawn_now(shared, folder, stdin.try_clone()?, image) {
-        // It is being written, or it was removed.
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ETXTBSY | libc::ENOENT | libc::EACCES)) => {
-            shared.copy_keeper_again().await?;
-            match spawn_now(shared, folder, stdin.try_clone()?, image) {
-                // Execution is forbidden, not only by the mode. The home may be on a noexec mount by now, or a policy trusts installed
-                // programs only.
-                Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
-                    shared.use_installed_keeper();
-                    spawn_now(shared, folder, stdin, image)
-                }
-                spawned => spawned,
-            }
-        }
-        spawned => spawned,
-    }
-}
-
-fn spawn_now(shared: &Shared, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<tokio::process::Child> {
-    let stdout = image.map_or_else(|| Ok(Stdio::null()), |image| image.try_clone().map(Stdio::from))?;
-    let program::Copy { path, first_argument } = shared.keeper();
-    let mut command = tokio::process::Command::new(path);
-    // Nothing runs between fork and exec, so that the child is made without copying our memory map.
-    command.args(first_argument).arg(folder).env_clear().stdin(stdin).stdout(stdout).stderr(complaints(shared));
-    command.current_dir("/").envs(shared.config.keeper_env.iter().map(|(name, value)| (name, value)));
-    if let Some(points) = &shared.config.test_points {
-        command.env("OUTLAST_TEST_POINTS", points);
-    }
-    command.spawn()
-}
-
-/// Where a keeper complains. Standard error is the log of an engine that is a program; whoever embeds one has another use for theirs, and may wait for its end.
-fn complaints(shared: &Shared) -> Stdio {
-    if shared.config.detach {
-        return Stdio::inherit();
-    }
-    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(shared.home.engine_log());
-    log.map_or_else(|_| Stdio::null(), Stdio::from)
 }

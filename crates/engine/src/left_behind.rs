@@ -3,51 +3,88 @@
 //! Decisions 261 and 285: docs/decisions/stop.md.
 
 use crate::facts::{Facts, Seen};
+use crate::final_record;
 use crate::masks::Finder;
-use crate::orphan::{Environments, Named, Tree};
-use crate::settle;
-use crate::shared::Shared;
+use crate::orphan::{Environments, Named, OwnPlaces, Tree};
 use outlast_core::{Incarnation, Phase, limits};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::Snapshot;
 use outlast_store::os::{boot_id, runs_on};
-use outlast_text::{head_chars, strip};
+use outlast_text::{Redactor, head_chars, strip};
 use outlast_wire::v1::LeftProcess;
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-/// One look at what processes that are over have left running. All of them share what was read of the machine's processes.
-#[derive(Debug, Default)]
+/// What an engine needs to find out what processes that are over have left running. Copies are cheap.
+#[derive(Debug, Clone)]
+pub(crate) struct Leftovers {
+    pub(crate) redactor: Arc<Redactor>,
+    pub(crate) own: OwnPlaces,
+}
+
+impl Leftovers {
+    pub(crate) fn look(&self) -> Look {
+        Look { of: self.clone(), environments: OnceLock::new() }
+    }
+
+    /// What is left of the tree of a process that is over. Nothing if it never ran.
+    pub(crate) fn tree_of(&self, dir: &ProcessDir, facts: &Facts) -> Option<Tree> {
+        let seen = Seen::look(dir, 0);
+        let root = final_record::started_as(&seen)?;
+        Some(self.tree(dir, facts, root, seen.meta.as_ref()))
+    }
+
+    fn tree(&self, dir: &ProcessDir, facts: &Facts, root: Incarnation, meta: Option<&Snapshot>) -> Tree {
+        let left = meta.map(|meta| meta.left.clone()).unwrap_or_default();
+        Tree::new(&self.own, facts.id(), root, facts.detached).after_the_end(&self.own, left, dir.clone())
+    }
+
+    /// An operating-system process as callers see it, without the secrets of the process of ours that started it.
+    pub(crate) fn shown(&self, facts: &Facts, named: &Named) -> LeftProcess {
+        let arguments: Vec<Cow<'_, str>> = named.arguments.iter().map(|argument| Cow::Borrowed(argument.as_str())).collect();
+        let line = self.redactor.arguments(&arguments).join(" ");
+        // A shell has put the values of variables into the arguments.
+        let finder = facts.kept.masks.as_ref().and_then(Finder::new);
+        let line = finder.map_or_else(|| line.clone(), |finder| finder.masked(&line));
+        // An argument may be a line for a shell, with secrets of its own.
+        let masked = self.redactor.command_line(&line);
+        LeftProcess::new(named.life.pid, head_chars(&one_line(&masked), limits::LIST_PREVIEW_CHARS).text)
+    }
+}
+
+/// One look at what processes that are over have left running. What was read of the machine's processes is read once for all of them.
+#[derive(Debug)]
 pub(crate) struct Look {
+    of: Leftovers,
     environments: OnceLock<Environments>,
 }
 
 impl Look {
     /// What is left of one, if its record says that there may be something. Those that have ended since are not among it.
-    pub(crate) fn at(&self, shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Vec<LeftProcess> {
+    pub(crate) fn at(&self, dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Vec<LeftProcess> {
         if !may_have_left(&facts.phase) {
             return Vec::new();
         }
         let root = match &facts.phase {
             // Its keepers may have died before they wrote down in `meta` who it is.
-            Phase::Lost { .. } => settle::started_as(&Seen::look(dir, 0)),
+            Phase::Lost { .. } => final_record::started_as(&Seen::look(dir, 0)),
             _ => meta.and_then(Snapshot::command),
         };
         // Nothing of an earlier boot runs. After a reboot there may be many.
         let Some(root) = root.filter(|root| boot_id().is_ok_and(|boot| boot == root.boot)) else { return Vec::new() };
-        let members = tree(shared, dir, facts, root, meta).members_among(self.environments());
+        let members = self.of.tree(dir, facts, root, meta).members_among(self.environments());
         let mut left: Vec<Incarnation> = members.into_iter().filter(runs_on).collect();
         left.sort_by_key(|life| (life.start_ticks, life.pid));
         // One that has ended since has no name, and is not left.
-        left.into_iter().map(Named::of).filter(|named| !named.arguments.is_empty()).map(|named| shown(shared, facts, &named)).collect()
+        left.into_iter().map(Named::of).filter(|named| !named.arguments.is_empty()).map(|named| self.of.shown(facts, &named)).collect()
     }
 
     /// Whether a stop of everything has to look at a process that is over: something holds its output, or something of it was found.
-    pub(crate) fn has_left(&self, shared: &Shared, dir: &ProcessDir, facts: &Facts) -> bool {
+    pub(crate) fn has_left(&self, dir: &ProcessDir, facts: &Facts) -> bool {
         match &facts.phase {
             Phase::Draining { .. } => true,
             _ if self.environments().has(facts.id()) => true,
-            phase => may_have_left(phase) && !self.at(shared, dir, facts, Snapshot::read(dir).ok().as_ref()).is_empty(),
+            phase => may_have_left(phase) && !self.at(dir, facts, Snapshot::read(dir).ok().as_ref()).is_empty(),
         }
     }
 
@@ -64,30 +101,6 @@ pub(crate) fn may_have_left(phase: &Phase) -> bool {
         Phase::Done { output, .. } => output.left_running > 0,
         Phase::Accepted | Phase::Running { .. } | Phase::Stopping { .. } | Phase::Orphaned { .. } => false,
     }
-}
-
-/// What is left of the tree of a process that is over. None if it never ran: then it has left nothing.
-pub(crate) fn left_of(shared: &Shared, dir: &ProcessDir, facts: &Facts) -> Option<Tree> {
-    let seen = Seen::look(dir, 0);
-    let root = settle::started_as(&seen)?;
-    Some(tree(shared, dir, facts, root, seen.meta.as_ref()))
-}
-
-fn tree(shared: &Shared, dir: &ProcessDir, facts: &Facts, root: Incarnation, meta: Option<&Snapshot>) -> Tree {
-    let left = meta.map(|meta| meta.left.clone()).unwrap_or_default();
-    Tree::new(shared, facts.id(), root, facts.detached).after_the_end(shared, left, dir.clone())
-}
-
-/// A process of the machine as callers see it, without the secrets of the process of ours that started it.
-pub(crate) fn shown(shared: &Shared, facts: &Facts, named: &Named) -> LeftProcess {
-    let arguments: Vec<Cow<'_, str>> = named.arguments.iter().map(|argument| Cow::Borrowed(argument.as_str())).collect();
-    let line = shared.redactor.arguments(&arguments).join(" ");
-    // A shell has put the values of variables into the arguments.
-    let finder = facts.kept.masks.as_ref().and_then(Finder::new);
-    let line = finder.map_or_else(|| line.clone(), |finder| finder.masked(&line));
-    // An argument may be a line for a shell, with secrets of its own.
-    let masked = shared.redactor.command_line(&line);
-    LeftProcess::new(named.life.pid, head_chars(&one_line(&masked), limits::LIST_PREVIEW_CHARS).text)
 }
 
 /// A text that a program chose, on one line and without anything that steers a terminal.

@@ -1,7 +1,7 @@
 //! All processes of one home: the inside of the daemon.
 //!
 //! One task owns what is known ([`Engine`]); everybody else asks it. A task for each running process is connected to its keeper and reads its folder when
-//! there is news. What was asked for is on disk in the index before it may run; what happened is in the folder of the process before anybody is told. So an
+//! there is news. What was asked for is on disk in the index before it may run; what happened is in the folder of the process before any client is told. So an
 //! engine can be killed at any instant, and the next one finds everything.
 //!
 //! [`serve()`] runs an engine as a program, which is what `outlast` does.
@@ -9,7 +9,7 @@
 //! # Embedding
 //!
 //! [`Engine::start`] runs an engine inside of another program, and a client is made over [`Engine::connect`], with no socket between them. Commands outlast that
-//! program all the same, because they are looked after by keepers: whoever opens the home next, this program or `outlast`, finds them, their output and how they
+//! program all the same, because keepers run them: the next program that opens the home, this one or `outlast`, finds them, their output and how they
 //! ended.
 //!
 //! ```
@@ -27,7 +27,7 @@
 //! let id = client.run(Run::new(Spec::shell("echo begun; read line; echo $line").with_input(), here)).await?.id();
 //! engine.stop().await;
 //!
-//! // Nobody is there, and the command goes on. The next engine finds it.
+//! // No engine runs, and the command keeps running. The next engine finds it.
 //! let engine = Engine::start(config).await?;
 //! let process = Client::over(engine.connect()).await?.process(id);
 //! process.submit(b"and ended", outlast_client::At::End).await?;
@@ -44,57 +44,84 @@
 //! - **The runtime** is any of tokio's, with I/O and time. Handles are cheap copies; dropping them ends nothing. [`Engine::stop`] ends the engine and waits until
 //!   everything is written. If the runtime or the whole program goes without that, it was a crash, and the next engine recovers from it as from any other.
 //! - **One engine for each home.** Where another one has it already, [`Engine::start`] says [`ServeError::Taken`] and nothing was touched. It does not quietly
-//!   become a client of that one, whose settings and life are not this program's. Whoever wants just that asks for it: `Client::connect(&Connect::to(home))`.
+//!   become a client of that one, whose settings and life are not this program's. For that there is `Client::connect(&Connect::to(home))`.
 //! - **Others are let in** by [`Engine::listen`]: `outlast list` and every other client then work on the home.
 //! - **While no engine runs** nothing is told. With [`Config::program`] set to an `outlast`, keepers that have news start one; without it, news waits in the folders
 //!   for the next engine.
 //! - **Sessions and cgroups are left alone.** A service manager that kills a whole cgroup kills commands with it: use `KillMode=process`.
 
-mod adopt;
-mod barrier;
-mod blanks;
+// The layers, low to high. A module uses those of its own layer and of lower ones; `cargo xtask check` holds the table.
+
+// Base.
+mod bytes;
 mod cgroup;
+mod clients;
 mod clock_jumps;
+mod closing;
 mod config;
 mod disk;
-mod engine;
-mod facts;
-mod feed;
-mod index;
-mod keepers;
-mod launch;
-mod left_behind;
+mod fork_server;
+mod gateways;
 mod limits;
 mod link;
-mod listen;
 mod log_file;
 mod logout;
 mod masks;
-mod mind;
 mod near;
-mod nest;
-mod orphan;
 mod os;
-mod outbox;
 mod own_home;
 mod points;
 mod program;
-mod recover;
-mod refuse;
-mod render;
 mod retain;
 mod run_dir;
-mod serve;
-mod settle;
-mod shared;
 #[doc(hidden)]
 pub mod shell;
-mod state;
+mod spare_folders;
+mod views;
 
-pub use config::{Clock, Config, KeeperProgram, UserInfo};
+// Folder: what the folder of a process says, and the trees of processes.
+mod adopt;
+mod facts;
+mod final_record;
+mod keepers;
+mod left_behind;
+mod orphan;
+mod render;
+
+mod index;
+
+// Notices.
+mod notices;
+mod refuse;
+
+// Table.
+mod handle;
+mod listing;
+mod table;
+
+// Supervise: what keeps the table true, and acts on processes.
+mod barrier;
+mod feed;
+mod intake;
+mod launch;
+mod owner;
+mod parts;
+mod reach;
+mod recover;
+mod remove;
+mod stop;
+mod stop_left;
+mod supervise;
+
+// Serve: clients.
+mod engine;
+mod gateway_watch;
+mod listen;
+mod serve;
+
+pub use config::{Clock, Config, KeeperProgram, Push, UserInfo};
 pub use engine::{Engine, ServeError};
+pub use gateway_watch::GatewayWatch;
 pub use listen::serve;
 pub use log_file::LogFile;
-pub use outbox::Push;
 pub use run_dir::NoRunDir;
-pub use serve::GatewayWatch;

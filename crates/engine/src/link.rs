@@ -1,6 +1,6 @@
 //! A connection to a keeper.
 //!
-//! The engine keeps one open for each process, to hear of news. Whoever asks a keeper for something opens another, so that a long answer holds up nobody and a
+//! The engine keeps one open for each process, to hear of news. A request to a keeper opens another, so that a long answer delays no other request and a
 //! caller who leaves takes his question along.
 
 use outlast_wire::frame::{self, Frame, Splitter};

@@ -1,18 +1,19 @@
 //! The engine as a program: its socket, its signals, its end.
 
+use crate::clients::ClientKind;
+use crate::closing::Closing;
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
 use crate::limits::Inherited;
 use crate::os::Watch;
 use crate::run_dir;
-use crate::serve::{From, connection};
-use crate::shared::Closing;
+use crate::serve::connection;
 use outlast_core::Owner;
 use outlast_store::dir::FileId;
 use outlast_wire::socket;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -61,21 +62,21 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
     let engine = Engine::start(config).await?;
     beside(&engine);
     let door = Door::open(&engine.run_dir())?;
-    *engine.shared().listening.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    *engine.listening.lock().unwrap_or_else(PoisonError::into_inner) = true;
     ready();
     let mut attended = std::pin::pin!(attend(&engine, door));
     loop {
         tokio::select! {
             biased;
             () = &mut attended => break,
-            _ = terminate.recv() => engine.begin_stop(Owner::default()).await,
-            _ = interrupt.recv() => engine.begin_stop(Owner::default()).await,
+            _ = terminate.recv() => engine.parts.table.begin_stop(Owner::default()).await,
+            _ = interrupt.recv() => engine.parts.table.begin_stop(Owner::default()).await,
             _ = hangup.recv() => {}
         }
     }
-    // From here on nobody finds us; who is connected is served until everything is written.
+    // From here on no client can connect. Those that are connected are served until everything is written.
     engine.stopped().await;
-    if engine.shared().own_home.is_lost() {
+    if engine.parts.own_home.is_lost() {
         return Err(ServeError::HomeGone { home: engine.home().to_owned() });
     }
     Ok(())
@@ -84,12 +85,12 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
 impl Engine {
     /// Lets other programs of the same user in, the command line among them, and returns once they can connect. Ends with the engine.
     ///
-    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Asked again, it has nothing to do. Without this, whoever asks for the home from outside is told that
+    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Asked again, it has nothing to do. Without this, a client from outside is told that
     /// an engine holds it and does not listen.
     pub async fn listen(&self) -> Result<(), ServeError> {
         let door = {
-            // Held until the door is open, so that whoever asks meanwhile does not return before.
-            let mut listening = self.shared().listening.lock().unwrap_or_else(PoisonError::into_inner);
+            // Held until the door is open, so that a second call does not return before.
+            let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
             if *listening {
                 return Ok(());
             }
@@ -105,13 +106,13 @@ impl Engine {
 
 /// Lets clients in until the engine begins to end, and closes the door then.
 async fn attend(engine: &Engine, mut door: Door) {
-    let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));
+    let mut stopping = std::pin::pin!(engine.parts.closing.reached(Closing::Stopping));
     loop {
         tokio::select! {
             biased;
             () = &mut stopping => break,
             // Another engine may listen there, which serves another directory at the home's path. This engine leaves the socket to it.
-            () = door.lost() => match engine.shared().own_home.is_lost() {
+            () = door.lost() => match engine.parts.own_home.is_lost() {
                 true => break,
                 false => door = open_again(engine, door).await,
             },
@@ -124,23 +125,23 @@ async fn attend(engine: &Engine, mut door: Door) {
     door.close();
 }
 
-/// Serves a client of ours. Nobody else can reach the socket; this is the second lock on the door.
+/// Serves a client of the same user. Other users cannot reach the socket; this is the second check.
 fn greet(engine: &Engine, stream: UnixStream) {
-    if engine.shared().own_home.is_lost() {
+    if engine.parts.own_home.is_lost() {
         // Closed without an answer: the client takes this for a missing engine, and starts one for the directory that is there now.
         return;
     }
     let us = rustix::process::geteuid().as_raw();
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == us || peer.uid() == 0 => {
-            let engine = engine.clone();
+            let parts = Arc::clone(&engine.parts);
             match stream.into_std().and_then(socket::halves) {
-                Ok(halves) => drop(tokio::spawn(connection(engine, halves, From::Outside))),
-                Err(error) => tracing::warn!(%error, "whoever connected cannot be served"),
+                Ok(halves) => drop(tokio::spawn(connection(parts, halves, ClientKind::Outside))),
+                Err(error) => tracing::warn!(%error, "a client cannot be served"),
             }
         }
         Ok(peer) => tracing::warn!(uid = peer.uid(), "a stranger was turned away"),
-        Err(error) => tracing::warn!(%error, "whoever connected could not be told"),
+        Err(error) => tracing::warn!(%error, "the user of a client is unknown"),
     }
 }
 
@@ -163,7 +164,7 @@ struct Door {
 }
 
 impl Door {
-    /// Listens in `dir`, in place of whoever listened there before. The caller holds the home's lock.
+    /// Listens in `dir`, in place of the engine that listened there before. The caller holds the home's lock.
     fn open(dir: &Path) -> Result<Self, ServeError> {
         let path = dir.join(run_dir::ENGINE);
         let failed = || format!("listen at {}", path.display());
@@ -174,7 +175,7 @@ impl Door {
         Ok(Self { listener, path, file, watch })
     }
 
-    /// Returns when nobody can find the socket any more.
+    /// Returns when clients cannot find the socket any more.
     async fn lost(&self) {
         while self.is_there() {
             tokio::select! {
@@ -198,19 +199,19 @@ impl Door {
     }
 }
 
-/// Somebody took the socket away, or its directory: listens again, elsewhere if need be.
+/// The socket or its directory was removed: listens again, elsewhere if needed.
 async fn open_again(engine: &Engine, lost: Door) -> Door {
     tracing::warn!(path = %lost.path.display(), "the socket is gone");
     loop {
-        let opened = match engine.shared().find_run_dir() {
+        let opened = match engine.parts.sockets.find_dir() {
             Ok(dir) => Door::open(&dir),
             Err(error) => Err(error.into()),
         };
         match opened {
             Ok(door) => return door,
-            Err(error) => tracing::error!(%error, "nobody can connect"),
+            Err(error) => tracing::error!(%error, "no client can connect"),
         }
-        if engine.shared().own_home.is_lost() {
+        if engine.parts.own_home.is_lost() {
             return lost;
         }
         // Nothing tells when there is a place again.

@@ -31,7 +31,7 @@ impl LogFile {
             return Ok(());
         }
         let is_log = |file: &Stat| (file.st_dev, file.st_ino) == (ours.st_dev, ours.st_ino);
-        // Standard error may lead elsewhere, or somebody may have moved the log.
+        // Standard error may lead elsewhere, or another program may have moved the log.
         if !is_log(&rustix::fs::lstat(&path)?) {
             return Ok(());
         }

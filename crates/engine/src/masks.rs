@@ -209,7 +209,7 @@ impl Shown {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    crate::run_dir::hex(bytes)
+    crate::bytes::hex(bytes)
 }
 
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {

@@ -1,4 +1,4 @@
-//! Which process somebody may have meant who named none.
+//! Suggestions for mistyped names of processes.
 
 use outlast_core::{ProcessId, nearest};
 

@@ -2,10 +2,9 @@
 
 mod unexamined;
 
-use crate::keepers;
-use crate::os::{CAP_SETUID, CAP_SYS_PTRACE, Lives, has_capability, ids_in};
+use crate::os::{CAP_SETUID, CAP_SYS_PTRACE, ProcessHandle, has_capability, ids_in};
 use crate::points::point;
-use crate::shared::Shared;
+use crate::{cgroup, keepers};
 use outlast_core::{Incarnation, ProcessId, StopWay};
 use outlast_store::dir::ProcessDir;
 use outlast_store::os::{arguments_of, boot_id, children_of, incarnation_of, is_alive, parent_of, session_of, signal, start_ticks};
@@ -20,6 +19,14 @@ use unexamined::{Place, Unexamined};
 
 /// How long killed processes may take to go.
 const DYING: Duration = Duration::from_secs(5);
+
+/// Where the programs and the cgroups of an engine are: what a search for a tree has to know.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnPlaces {
+    /// Our own programs. No process that runs one of them is touched.
+    pub(crate) bin: PathBuf,
+    pub(crate) cgroups: Option<cgroup::Place>,
+}
 
 /// A tree without a keeper.
 #[derive(Debug, Clone)]
@@ -53,17 +60,17 @@ pub(crate) struct Ended {
 }
 
 impl Tree {
-    pub(crate) fn new(shared: &Shared, id: ProcessId, root: Incarnation, detached: bool) -> Self {
+    pub(crate) fn new(own: &OwnPlaces, id: ProcessId, root: Incarnation, detached: bool) -> Self {
         let is_blind = has_capability(CAP_SETUID) && !has_capability(CAP_SYS_PTRACE);
         let heir = is_blind.then(|| parent_of(root.pid)).flatten().filter(|_| is_alive(&root));
         let leaf = leaf_of(root.pid, id);
-        Self { id, root, left: Vec::new(), ended_in: None, marked: !detached, leaf, bin: shared.home.bin(), heir }
+        Self { id, root, left: Vec::new(), ended_in: None, marked: !detached, leaf, bin: own.bin.clone(), heir }
     }
 
     /// The same tree after the end of its root: `left` was recorded as left running.
-    pub(crate) fn after_the_end(self, shared: &Shared, left: Vec<Incarnation>, dir: ProcessDir) -> Self {
+    pub(crate) fn after_the_end(self, own: &OwnPlaces, left: Vec<Incarnation>, dir: ProcessDir) -> Self {
         // The leaf is kept for as long as something is in it.
-        let made = || shared.place.as_ref().map(|place| place.leaf(self.id)).filter(|leaf| leaf.exists());
+        let made = || own.cgroups.as_ref().map(|place| place.leaf(self.id)).filter(|leaf| leaf.exists());
         let of_left = || left.iter().filter(|of| is_alive(of)).find_map(|of| leaf_of(of.pid, self.id));
         let leaf = self.leaf.or_else(of_left).or_else(made);
         Self { left, ended_in: Some(dir), leaf, ..self }
@@ -355,7 +362,7 @@ fn ask(life: &Incarnation) -> io::Result<()> {
     tell(life, Signal::CONT)
 }
 
-/// Signals a life. That it is over is what was wanted; that we may not is found by whoever counts the survivors.
+/// Signals a life. That it is over is what was wanted; that we may not is found when the survivors are counted.
 fn tell(life: &Incarnation, what: Signal) -> io::Result<()> {
     match signal(life, what) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) || e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -366,8 +373,8 @@ fn tell(life: &Incarnation, what: Signal) -> io::Result<()> {
 /// Waits until all of them are over; `false` if the time came first.
 async fn gone(lives: &[Incarnation], until: Instant) -> bool {
     for life in lives {
-        let Ok(handle) = Lives::of(life) else { continue };
-        match tokio::time::timeout_at(until, handle.over()).await {
+        let Ok(handle) = ProcessHandle::of(life) else { continue };
+        match tokio::time::timeout_at(until, handle.exited()).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return !is_alive(life),
         }

@@ -5,15 +5,14 @@
 //!
 //! Decision 160: docs/decisions/store.md.
 
-use crate::engine::Engine;
+use crate::closing::{Closing, Shutdown};
 use crate::os::Watch;
-use crate::shared::Closing;
 use outlast_store::dir::{FileId, Home};
 use outlast_wire::v1::LockHolder;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -25,15 +24,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 pub(crate) struct OwnHome {
     home: Home,
     lock: FileId,
+    /// The lock, until everything is written.
+    held: Mutex<Option<File>>,
     index: OnceLock<FileId>,
     lost: watch::Sender<bool>,
 }
 
 impl OwnHome {
     /// Takes the home whose `lock` is held.
-    pub(crate) fn new(home: &Home, lock: &File) -> io::Result<Self> {
-        let lock = FileId::of(&lock.metadata()?);
-        Ok(Self { home: home.clone(), lock, index: OnceLock::new(), lost: watch::Sender::new(false) })
+    pub(crate) fn new(home: &Home, lock: File) -> io::Result<Self> {
+        let id = FileId::of(&lock.metadata()?);
+        Ok(Self { home: home.clone(), lock: id, held: Mutex::new(Some(lock)), index: OnceLock::new(), lost: watch::Sender::new(false) })
     }
 
     /// Records the opened index: from now on it must stay where it is.
@@ -82,6 +83,14 @@ impl OwnHome {
         }
     }
 
+    /// Gives the home up for the next engine: everything is written.
+    pub(crate) fn release(&self) {
+        if let Some(lock) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
+            let _free = rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock);
+        }
+    }
+
     /// Whether nothing is at the home's path, so that no other engine can serve it.
     pub(crate) fn is_removed(&self) -> bool {
         std::fs::symlink_metadata(&self.home.root).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
@@ -105,13 +114,11 @@ fn at(path: PathBuf) -> Found {
 }
 
 /// Checks the home whenever its lock, its index or the home itself is removed or moved, until the engine ends.
-pub(crate) async fn watch(engine: Engine) {
-    let shared = engine.shared();
-    let home = &shared.home;
+pub(crate) async fn watch(home: Home, own_home: Arc<OwnHome>, closing: Shutdown) {
     let paths = [home.lock(), home.index(), home.root.clone()];
     let watch = Watch::for_loss_of(&paths).map_err(|error| tracing::warn!(%error, "the home is not watched")).ok();
-    let mut stopping = std::pin::pin!(shared.closing(Closing::Stopping));
-    while !shared.own_home.is_lost() {
+    let mut stopping = std::pin::pin!(closing.reached(Closing::Stopping));
+    while !own_home.is_lost() {
         tokio::select! {
             () = &mut stopping => return,
             true = crate::os::changed(watch.as_ref()) => {}
@@ -132,7 +139,7 @@ mod tests {
         std::fs::write(home.index(), "").unwrap();
         let own = || {
             let lock = File::create(home.lock()).unwrap();
-            let own = OwnHome::new(&home, &lock).unwrap();
+            let own = OwnHome::new(&home, lock).unwrap();
             own.index_opened().unwrap();
             own
         };
@@ -157,7 +164,7 @@ mod tests {
         let home = Home::new(tmp.path().join("home"));
         home.create().unwrap();
         let (lock, other) = (File::create(home.lock()).unwrap(), File::create(tmp.path().join("other")).unwrap());
-        let own = || OwnHome::new(&home, &other).unwrap();
+        let own = || OwnHome::new(&home, other.try_clone().unwrap()).unwrap();
         let us = LockHolder::new(std::process::id(), crate::os::namespaces());
         std::fs::write(home.lock_holder(), serde_json::to_vec(&us).unwrap()).unwrap();
         assert!(own().is_lost(), "not held: a copy of the home");

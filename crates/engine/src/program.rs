@@ -1,13 +1,20 @@
-//! The keeper's program, kept where an upgrade does not reach it.
+//! The keeper's program: a copy that an upgrade does not replace, and how it is started.
 
-use crate::config::KeeperProgram;
-use crate::run_dir::hex;
+use crate::bytes::hex;
+use crate::config::{Config, KeeperProgram};
+use crate::disk::blocking;
 use outlast_store::dir::Home;
+use outlast_store::meta::Image;
 use sha2::{Digest, Sha256};
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::process::Child;
 
 /// A copy of the keeper in the home, named by its hash; or the installed program, if nothing in the home can be executed or the file size limit
 /// forbids the copy.
@@ -67,6 +74,90 @@ impl Copy {
             KeeperProgram::SelfAsKeeper(_) => Some("__keeper"),
         };
         Self { path, first_argument }
+    }
+}
+
+/// Starts the keeper's program.
+#[derive(Debug)]
+pub(crate) struct KeeperStarter {
+    home: Home,
+    program: KeeperProgram,
+    env: Vec<(OsString, OsString)>,
+    test_points: Option<PathBuf>,
+    /// Whether our standard error is the engine's log.
+    stderr_is_log: bool,
+    copy: Mutex<Copy>,
+}
+
+impl KeeperStarter {
+    pub(crate) fn new(home: &Home, config: &Config) -> io::Result<Self> {
+        Ok(Self {
+            home: home.clone(),
+            program: config.keeper.clone(),
+            env: config.keeper_env.clone(),
+            test_points: config.test_points.clone(),
+            stderr_is_log: config.detach,
+            copy: Mutex::new(Copy::make(home, &config.keeper)?),
+        })
+    }
+
+    /// The program that is started now.
+    pub(crate) fn copy(&self) -> Copy {
+        self.lock().clone()
+    }
+
+    /// Starts the program for this folder, with `stdin` as its standard input and the live copy of `meta` as its standard output.
+    pub(crate) async fn spawn(&self, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<Child> {
+        match self.spawn_copy(folder, stdin.try_clone()?, image) {
+            // It is being written, or it was removed.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ETXTBSY | libc::ENOENT | libc::EACCES)) => {
+                self.copy_again().await?;
+                match self.spawn_copy(folder, stdin.try_clone()?, image) {
+                    // Execution is forbidden, not only by the mode. The home may be on a noexec mount by now, or a policy trusts installed
+                    // programs only.
+                    Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
+                        *self.lock() = Copy::installed(&self.program);
+                        self.spawn_copy(folder, stdin, image)
+                    }
+                    spawned => spawned,
+                }
+            }
+            spawned => spawned,
+        }
+    }
+
+    fn spawn_copy(&self, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<Child> {
+        let stdout = image.map_or_else(|| Ok(Stdio::null()), |image| image.try_clone().map(Stdio::from))?;
+        let Copy { path, first_argument } = self.copy();
+        let mut command = tokio::process::Command::new(path);
+        // Nothing runs between fork and exec, so that the child is made without copying our memory map.
+        command.args(first_argument).arg(folder).env_clear().stdin(stdin).stdout(stdout).stderr(self.log());
+        command.current_dir("/").envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some(points) = &self.test_points {
+            command.env("OUTLAST_TEST_POINTS", points);
+        }
+        command.spawn()
+    }
+
+    async fn copy_again(&self) -> io::Result<()> {
+        let (home, program) = (self.home.clone(), self.program.clone());
+        let copy = blocking(move || Copy::make(&home, &program)).await??;
+        *self.lock() = copy;
+        Ok(())
+    }
+
+    /// The engine's log, as a keeper's standard error. A program that embeds the engine uses its own standard error for other things, and may wait for its end.
+    fn log(&self) -> Stdio {
+        if self.stderr_is_log {
+            return Stdio::inherit();
+        }
+        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(self.home.engine_log());
+        log.map_or_else(|_| Stdio::null(), Stdio::from)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Copy> {
+        // The copy is replaced as a whole, so a panic elsewhere leaves it as it should be.
+        self.copy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

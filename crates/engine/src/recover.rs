@@ -1,9 +1,10 @@
 //! From rows and folders to what is known.
 
 use crate::config::Clock;
-use crate::facts::{Facts, Seen, is_kept};
-use crate::index::{Index, Opened, Row};
-use crate::settle::{self, Settled};
+use crate::facts::{Facts, Seen, has_keeper};
+use crate::final_record::{self, FinalRecord};
+use crate::index::{Index, Opened};
+use crate::intake::MissedChange;
 use outlast_core::{OutputEnd, Phase, ProcessId, Time};
 use outlast_store::dir::{Home, ProcessDir};
 use outlast_store::spec::SpecFile;
@@ -19,26 +20,16 @@ pub(crate) struct Recovered {
     pub(crate) opened: Opened,
     /// Every process, and whether its folder was looked into just now.
     pub(crate) processes: Vec<(Facts, bool)>,
-    /// What became of those whose owners are to be told something, since it was last written down.
-    pub(crate) unread: Vec<Unread>,
+    /// The changes since the last engine that may lead to notices.
+    pub(crate) missed: Vec<MissedChange>,
     /// What is not as it should be, each in a sentence.
     pub(crate) degraded: Vec<String>,
 }
 
-/// What became of a process while nobody looked.
-pub(crate) struct Unread {
-    pub(crate) before: Facts,
-    pub(crate) after: Facts,
-    pub(crate) seen: Seen,
-    /// Whether its owner may have been told: what was told is not known any more.
-    pub(crate) maybe_told: bool,
-}
-
-impl Unread {
-    fn worth(before: Facts, after: &Facts, seen: Seen, maybe_told: bool) -> Option<Self> {
-        let tells = !after.kept.spec.tell.is_nothing();
-        tells.then(|| Self { before, after: after.clone(), seen, maybe_told })
-    }
+/// The change, if it may lead to a notice.
+fn missed_change(before: Facts, after: &Facts, seen: Seen, maybe_told: bool) -> Option<MissedChange> {
+    let tells = !after.kept.spec.tell.is_nothing();
+    tells.then(|| MissedChange { before, after: after.clone(), seen, maybe_told })
 }
 
 /// Reads the index and the folders of those that were not over. Blocks for as long as the disk takes.
@@ -59,21 +50,20 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     }
     let mut strays: BTreeSet<ProcessId> = ids.into_iter().collect();
     let mut changes = Changes::default();
-    let (mut known, mut unsure, mut unread) = (Vec::new(), Vec::new(), Vec::new());
-    for row in std::mem::take(&mut opened.rows) {
-        let (id, is_final) = (row.id(), row.phase.is_final());
+    let (mut known, mut unsure, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+    for before in std::mem::take(&mut opened.rows) {
+        let (id, is_final) = (before.id(), before.phase.is_final());
         match (strays.remove(&id), is_final) {
-            (true, true) => known.push((Facts::from(row), false)),
-            (true, false) => unsure.push(row),
+            (true, true) => known.push((before, false)),
+            (true, false) => unsure.push(before),
             // Its removal was cut short behind the folder.
             (false, true) => changes.forget.push(id),
             (false, false) => {
-                let before = Facts::from(row);
                 let after = folder_gone(&before, clock.now());
-                match Unread::worth(before, &after, Seen::default(), false) {
+                match missed_change(before, &after, Seen::default(), false) {
                     // Its row is written with what its owner is told.
-                    Some(one) => unread.push(one),
-                    None => changes.put.push(after.row()),
+                    Some(one) => missed.push(one),
+                    None => changes.put.push(after.clone()),
                 }
                 known.push((after, false));
             }
@@ -81,7 +71,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     }
     for (before, seen, after) in look_at(home, unsure, clock.now()) {
         let maybe_told = seen.meta.as_ref().is_some_and(|meta| meta.is_shown_unsaved);
-        unread.extend(Unread::worth(before, &after, seen, maybe_told));
+        missed.extend(missed_change(before, &after, seen, maybe_told));
         known.push((after, true));
     }
     let rebuilt = opened.fresh;
@@ -89,9 +79,9 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         match stray(home, id, rebuilt) {
             Stray::Known(found) => {
                 let (before, seen, facts) = *found;
-                match Unread::worth(before, &facts, seen, rebuilt) {
-                    Some(one) => unread.push(one),
-                    None => changes.put.push(facts.row()),
+                match missed_change(before, &facts, seen, rebuilt) {
+                    Some(one) => missed.push(one),
+                    None => changes.put.push(facts.clone()),
                 }
                 known.push((facts, true));
             }
@@ -105,16 +95,16 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         }
     }
     changes.write(&opened.index);
-    Ok(Recovered { opened, processes: known, unread, degraded })
+    Ok(Recovered { opened, processes: known, missed, degraded })
 }
 
 /// Reads the folders of `rows`, several at a time: a thousand must not take long.
-fn look_at(home: &Home, rows: Vec<Row>, now: Time) -> Vec<(Facts, Seen, Facts)> {
+fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)> {
     let look = |facts: Facts| {
         let dir = home.process(facts.id());
         outlast_store::points::reach(&format!("recover.look.{}", facts.id()));
         // Asked before the look, so that a free lock means that the look shows their last word.
-        let kept = is_kept(&dir);
+        let kept = has_keeper(&dir);
         let mut seen = Seen::look(&dir, facts.cursor);
         if let Some(damage) = &seen.damage {
             tracing::error!(id = %facts.id(), damage, "damage");
@@ -122,26 +112,25 @@ fn look_at(home: &Home, rows: Vec<Row>, now: Time) -> Vec<(Facts, Seen, Facts)> 
         let mut after = facts.with(&seen);
         if !kept && after.phase.alive().is_some() {
             // Its keepers are dead: whether it lives is found out now, so that no answer says it does when it does not.
-            match settle::settle(&dir, &after, None, now) {
-                Ok(Settled::Written) => {
+            match final_record::write(&dir, &after, None, now) {
+                Ok(FinalRecord::Written) => {
                     seen = Seen::look(&dir, facts.cursor);
                     after = facts.with(&seen);
                 }
-                Ok(Settled::Refused { seen: known, error }) => {
+                Ok(FinalRecord::Refused { seen: known, error }) => {
                     tracing::error!(id = %facts.id(), %error, "what became of a process cannot be written into its folder");
                     seen = *known;
                     after = facts.with(&seen);
                 }
-                Ok(Settled::Kept | Settled::NotStarted) => {}
-                // Whoever looks after it tries again.
+                Ok(FinalRecord::Kept | FinalRecord::NotStarted) => {}
+                // Its supervisor tries again.
                 Err(error) => tracing::warn!(id = %facts.id(), %error, "what became of it cannot be written yet"),
             }
         }
         (facts, seen, after)
     };
     // A panic over one folder must not keep the others waiting for an engine.
-    let look = |row: Row| {
-        let known = Facts::from(row);
+    let look = |known: Facts| {
         catch_unwind(AssertUnwindSafe(|| look(known.clone()))).unwrap_or_else(|_| {
             tracing::error!(id = %known.id(), "reading its folder panicked: it is as it was last known until it is looked at again");
             (known.clone(), Seen::default(), known)
@@ -159,7 +148,7 @@ fn look_at(home: &Home, rows: Vec<Row>, now: Time) -> Vec<(Facts, Seen, Facts)> 
     })
 }
 
-/// Somebody removed the folder of a process that was not over: what became of it nobody can say.
+/// The folder of a process that was not over was removed: its result is unknown.
 fn folder_gone(before: &Facts, now: Time) -> Facts {
     let mut facts = before.clone();
     tracing::error!(id = %facts.id(), "its folder is gone");
@@ -173,7 +162,7 @@ fn folder_gone(before: &Facts, now: Time) -> Facts {
 
 enum Stray {
     Known(Box<(Facts, Seen, Facts)>),
-    /// The engine was killed before the request was on disk for good, and nobody was answered.
+    /// The engine was killed before the request was on disk for good, and no client was answered.
     NeverAccepted,
     Unreadable(String),
 }
@@ -181,7 +170,7 @@ enum Stray {
 /// A folder without a row.
 fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
     let dir = home.process(id);
-    let kept_by = is_kept(&dir);
+    let kept_by = has_keeper(&dir);
     let seen = Seen::look(&dir, 0);
     let kept = match SpecFile::read_kept(&dir) {
         Ok(kept) if kept.id == id => kept,
@@ -197,7 +186,7 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
     let facts = before.with(&seen);
     // A keeper that was not told to go on has begun nothing, and is leaving.
     let begun = facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun);
-    // With the index gone, nobody knows whether it was accepted; then nothing accepted is forgotten.
+    // With the index gone, it is unknown whether it was accepted; then nothing accepted is forgotten.
     if begun || rebuilt { Stray::Known(Box::new((before, seen, facts))) } else { Stray::NeverAccepted }
 }
 
@@ -210,14 +199,14 @@ fn has_begun(dir: &ProcessDir, seen: &Seen) -> bool {
 /// Waits for keepers that were never told to go on, and leave: what they remove must not be what the next ones have made.
 fn wait_until_left(dir: &ProcessDir) {
     let until = Instant::now() + LEAVING;
-    while is_kept(dir) && Instant::now() < until {
+    while has_keeper(dir) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 #[derive(Default)]
 struct Changes {
-    put: Vec<Row>,
+    put: Vec<Facts>,
     forget: Vec<ProcessId>,
 }
 

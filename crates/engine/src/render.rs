@@ -3,13 +3,12 @@
 use crate::facts::{Facts, Seen};
 use crate::left_behind::Look;
 use crate::masks::Finder;
-use crate::shared::Shared;
-use outlast_core::{GapWhy, Outcome, Phase, Status, limits};
+use outlast_core::{GapWhy, Outcome, Phase, Status, Time, limits};
 use outlast_store::dir::ProcessDir;
 use outlast_store::lines::{LineAt, LineMap, LineTotal, Written};
 use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::{Chunk, Gap, LogReader};
-use outlast_text::{Cut, CutAt, Options, head_chars, render, window_bytes};
+use outlast_text::{Cut, CutAt, Options, Redactor, head_chars, render, window_bytes};
 use outlast_wire::v1::{Event, Fate, LogPage, Page, Process};
 use std::io;
 
@@ -49,7 +48,7 @@ impl Log {
         let reader = LogReader::open(dir, facts.kept.keep);
         let end = match meta {
             Some(meta) => meta.log_end(),
-            // Nobody knows how long it is: what is there is all that can be shown.
+            // Its length is unknown: what is there is all that can be shown.
             None if facts.log_end == 0 => reader.found_end().unwrap_or(0),
             None => facts.log_end,
         };
@@ -107,7 +106,7 @@ impl Log {
                     at = from + bytes.len() as u64;
                     chunks.push(Chunk::Bytes { at: from, bytes });
                 }
-                // What is missing there may have bytes before it; whoever looks for those has to look at all of the folder.
+                // What is missing there may have bytes before it; a search for those has to look at all of the folder.
                 Chunk::Gap { .. } => {
                     return self.reader.read_back(self.end, max, &self.gaps)?.into_iter().map(|chunk| self.masked(chunk)).collect();
                 }
@@ -131,7 +130,7 @@ impl Log {
 pub(crate) fn nothing_follows(facts: &Facts) -> bool {
     match &facts.phase {
         Phase::Running { closed, .. } | Phase::Stopping { closed, .. } => closed.is_some(),
-        // Whoever read its output is dead.
+        // The keeper that read its output is dead.
         Phase::Orphaned { .. } | Phase::Lost { .. } | Phase::Done { .. } => true,
         Phase::Accepted | Phase::Draining { .. } => false,
     }
@@ -147,7 +146,7 @@ pub(crate) fn gap(from: u64, to: u64, why: GapWhy) -> Event {
 }
 
 /// The last `chars` characters of output.
-pub(crate) fn preview(shared: &Shared, log: &Log, facts: &Facts, chars: usize) -> io::Result<Preview> {
+pub(crate) fn preview(redactor: &Redactor, log: &Log, facts: &Facts, chars: usize) -> io::Result<Preview> {
     let window = if chars <= limits::LIST_PREVIEW_CHARS { LIST_WINDOW } else { window_bytes(chars) };
     let mut start = log.end;
     let mut bytes = Vec::new();
@@ -168,7 +167,7 @@ pub(crate) fn preview(shared: &Shared, log: &Log, facts: &Facts, chars: usize) -
         starts_mid_stream: start > 0 && !bytes.is_empty(),
         ends_mid_stream: !log.closed,
         drop_shell_noise: !facts.kept.spec.pty,
-        ..Options::new(&shared.redactor).tail(chars)
+        ..Options::new(redactor).tail(chars)
     };
     let view = render(&bytes, &facts.kept.spec.command.shown(), &options);
     // What lies before the window was not decoded; a byte of it counts as a character.
@@ -232,7 +231,15 @@ pub(crate) enum Detail {
 }
 
 /// One process, as callers see it.
-pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &Seen, detail: Detail, look: &Look) -> Process {
+pub(crate) fn process(
+    redactor: &Redactor,
+    dir: &ProcessDir,
+    facts: &Facts,
+    seen: &Seen,
+    detail: Detail,
+    now: Time,
+    look: &Look,
+) -> Process {
     let meta = seen.meta.as_ref();
     let log = Log::open(dir, facts, meta);
     let chars = match detail {
@@ -241,7 +248,7 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     };
     let mut warnings = facts.kept.warnings.clone();
     warnings.extend(seen.damage.clone());
-    let shown = preview(shared, &log, facts, chars).unwrap_or_else(|e| {
+    let shown = preview(redactor, &log, facts, chars).unwrap_or_else(|e| {
         warnings.push(format!("its output cannot be read: {e}"));
         Preview { text: String::new(), cut: None, missing: None, whole: false }
     });
@@ -281,7 +288,7 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     // A list would have to look up each process. Who shows a list to a person does that.
     info.is_suspended = detail == Detail::Whole && phase.alive().is_some_and(|of| outlast_store::os::is_suspended(&of));
     info.cwd = kept.cwd.to_lossy().into_owned();
-    info.uptime_seconds = facts.ended_at().unwrap_or_else(|| shared.now()).seconds_since(facts.since());
+    info.uptime_seconds = facts.ended_at().unwrap_or(now).seconds_since(facts.since());
     info.output_preview = Some(shown.text);
     info.output_cut = shown.cut;
     info.output_bytes = log.end;
@@ -293,11 +300,11 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     info.takes_input = kept_alive && kept.spec.takes_input() && input_open;
     info.input_bytes = meta.filter(|_| kept.spec.takes_input()).map(|m| m.input);
     info.protection = kept_alive.then(|| if meta.is_some_and(|m| m.has(flag::OUTPUT_ONLY)) { "output-only" } else { "full" }.into());
-    info.left = look.at(shared, dir, facts, meta);
+    info.left = look.at(dir, facts, meta);
     info.left_running = u32::try_from(info.left.len()).ok().filter(|n| *n > 0);
     info.notify_on_complete = kept.spec.tell.completion;
     // The keeper matches the pattern as it was given; what is shown of it is masked.
-    info.watch_patterns = kept.spec.tell.watch.iter().map(|pattern| shared.redactor.command_line(pattern).into_owned()).collect();
+    info.watch_patterns = kept.spec.tell.watch.iter().map(|pattern| redactor.command_line(pattern).into_owned()).collect();
     info.gaps = gaps;
     info.warnings = warnings;
     info.note = facts.detached.then(|| "Process recovered after restart -- output history unavailable".into());
@@ -322,7 +329,7 @@ fn pid(phase: &Phase, meta: Option<&Snapshot>) -> Option<u32> {
 }
 
 /// A page of output, in lines.
-pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>, page: Page) -> io::Result<LogPage> {
+pub(crate) fn page(redactor: &Redactor, dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>, page: Page) -> io::Result<LogPage> {
     let log = Log::open(dir, facts, meta);
     let lines = LineMap::open(dir, facts.kept.keep)?;
     let limit = page.limit.unwrap_or(limits::LOG_DEFAULT_LINES);
@@ -333,7 +340,7 @@ pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Optio
     text.gaps.splice(..0, missing);
     let total = lines.lines(&log.reader, log.written())?;
     let command = facts.kept.spec.command.shown();
-    let options = Options { ends_mid_stream: !log.closed && text.next >= log.end, ..Options::new(&shared.redactor) };
+    let options = Options { ends_mid_stream: !log.closed && text.next >= log.end, ..Options::new(redactor) };
     let show = |bytes: &[u8], options: &Options<'_>| match &before {
         Before::LineEnd => render(bytes, &command, options).text,
         Before::Missing => render(bytes, &command, &Options { starts_mid_stream: true, ..*options }).text,
@@ -451,7 +458,7 @@ enum Before {
     LineEnd,
     /// The beginning of the same line.
     SameLine(Vec<u8>),
-    /// Nobody knows.
+    /// Unknown.
     Missing,
 }
 
@@ -490,7 +497,7 @@ impl Before {
     }
 }
 
-/// The lines of a page. One that lacks its beginning is left out where another follows, since nobody knows what it would have shown.
+/// The lines of a page. One that lacks its beginning is left out where another follows, since it is unknown what it would have shown.
 fn whole_lines(log: &Log, lines: &LineMap, begin: &mut Begin, limit: u64, most: u64) -> io::Result<(Text, Before)> {
     let mut text = read_lines(log, begin, limit, most)?;
     if text.from != begin.byte {

@@ -3,12 +3,15 @@
 //!
 //! It is chosen once and remembered as the link `run` in the home, because the keepers of running processes have their sockets there.
 
+use crate::bytes::hex;
 use outlast_core::ProcessId;
 use outlast_store::dir::Home;
 use sha2::{Digest, Sha256};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// What an address of a socket may hold.
 const ADDRESS: usize = 107;
@@ -16,6 +19,9 @@ const ADDRESS: usize = 107;
 pub(crate) const ENGINE: &str = "engine";
 /// The longest name in the directory: a process id.
 const LONGEST_NAME: usize = "proc_000000000000".len();
+
+/// How many keepers are connected to at the same time after a start.
+const CONNECTS: usize = 32;
 
 /// Why there is no place for sockets.
 #[derive(Debug, thiserror::Error)]
@@ -31,10 +37,6 @@ pub(crate) fn tag(home: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let real = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
     hex(&Sha256::digest(real.as_os_str().as_bytes())[..4])
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// The directory for the sockets of `home`: the one it had, if that is still usable; else the first usable one of `candidates`; else one in
@@ -65,6 +67,45 @@ pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoR
         Err(what) => tried.push(what),
     }
     Err(NoRunDir { tried })
+}
+
+/// The sockets of an engine and of the keepers of its home.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    home: Home,
+    candidates: Vec<PathBuf>,
+    dir: RwLock<PathBuf>,
+    /// A permit for each keeper that may be connected to at the same time after a start.
+    connects: Semaphore,
+}
+
+impl Sockets {
+    pub(crate) fn new(home: &Home, candidates: &[PathBuf]) -> Result<Self, NoRunDir> {
+        let dir = RwLock::new(choose(home, candidates)?);
+        Ok(Self { home: home.clone(), candidates: candidates.to_vec(), dir, connects: Semaphore::new(CONNECTS) })
+    }
+
+    /// Where they are. The directory moves if it is removed, as a logout removes the user's runtime directory.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Finds a directory for the sockets again.
+    pub(crate) fn find_dir(&self) -> Result<PathBuf, NoRunDir> {
+        let found = choose(&self.home, &self.candidates)?;
+        self.dir.write().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
+        Ok(found)
+    }
+
+    /// The socket of a keeper.
+    pub(crate) fn of(&self, id: ProcessId) -> PathBuf {
+        self.dir().join(id.to_string())
+    }
+
+    /// A turn to connect, for as long as it is held.
+    pub(crate) async fn turn(&self) -> SemaphorePermit<'_> {
+        self.connects.acquire().await.expect("the semaphore is never closed")
+    }
 }
 
 /// A copy of a home remembers the directory of the original, whose sockets are not its own.

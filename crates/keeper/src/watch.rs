@@ -271,7 +271,7 @@ fn search(pair: &Pair, scanner: &mut Scanner, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlast_core::{Breaker, Limiter, ProcessId, Rules, Seen, Verdict, watch};
+    use outlast_core::{Breaker, Limiter, ProcessId, Rules, Seen, WatchDecision, watch};
     use outlast_store::dir::ProcessDir;
 
     const DAY: u64 = 86_400;
@@ -318,7 +318,7 @@ mod tests {
         (read.records.into_iter().filter_map(matched).collect(), journal.end())
     }
 
-    fn told(records: &[Matched]) -> Vec<(u64, Verdict)> {
+    fn told(records: &[Matched]) -> Vec<(u64, WatchDecision)> {
         let (rules, mut limiter, mut breaker) = (Rules::default(), Limiter::default(), Breaker::default());
         let process = ProcessId::from_bytes([1; 6]);
         let judge = |m: &Matched| {

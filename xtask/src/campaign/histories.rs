@@ -9,8 +9,8 @@ use std::time::Instant;
 /// What is played: the package, the tests, and in a sentence.
 const ALL: [(&str, &str, &str); 4] = [
     ("outlast-core", "watch::histories", "histories of matches of each kind"),
-    ("outlast-engine", "outbox::tests::histories", "histories of notices"),
-    ("outlast-engine", "outbox::tests::takers", "orders of takers"),
+    ("outlast-engine", "notices::tests::histories", "histories of notices"),
+    ("outlast-engine", "notices::tests::takers", "orders of takers"),
     ("outlast-gateway", "rules::histories", "histories of conversations"),
 ];
 

@@ -80,7 +80,9 @@ fn upgrade(old: &Path, new: &Path, way: Way) -> Result<()> {
     let tell = ["--notify", "--session", "s"];
     let started = |flags: &[&str], line: &str| p.run_with(&[flags, &tell].concat(), line);
     let until = format!("while [ ! -e {} ]; do", gate.display());
-    let prints = started(&[], &format!("n=0; {until} n=$((n+1)); echo line $n; sleep 0.02; done; exit 3"));
+    // Named, so that the same request can be made again.
+    let (named, counts) = (["--id", "proc_0000000000aa"], format!("n=0; {until} n=$((n+1)); echo line $n; sleep 0.02; done; exit 3"));
+    let prints = started(&named, &counts);
     let watched = started(&["--watch", "READY"], &format!("echo READY 1; {until} sleep 0.02; done; exit 4"));
     let late = started(&["--watch", "READY"], &format!("{until} sleep 0.02; done; echo READY; exit 9"));
     let terminal = started(&["--pty"], &format!("test -t 1 && echo tty; {until} sleep 0.02; done; stty size; exit 5"));
@@ -95,6 +97,9 @@ fn upgrade(old: &Path, new: &Path, way: Way) -> Result<()> {
     ensure!(p.json(["write", &input, "one\n", "--offset", "0"])["next_offset"] == 4, "input is taken");
     printed(&p, &watched, "READY 1");
     eventually("the match is told", || (told(&p, &watched) == ["watch_match"]).then_some(()));
+    let given = p.json(["events", "next", "--session", "s", "--lease", "3600"]);
+    let (event, lease) = (given["notices"][0]["event"]["event_id"].clone(), given["lease"].clone());
+    let (event, lease) = (event.as_str().context("a notice is given")?, lease.as_str().context("with a token")?);
     let pids: Vec<u32> = all.iter().map(|id| p.meta(id).cmd).collect();
     let engine = p.engine();
 
@@ -114,6 +119,8 @@ fn upgrade(old: &Path, new: &Path, way: Way) -> Result<()> {
         let polled = p.json(["poll", id]);
         ensure!(polled["phase"] == "running" && polled["pid"] == *pid, "taken over: {polled}");
     }
+    ensure!(started(&named, &counts) == prints && p.meta(&prints).cmd == pids[0], "a request that is made again returns the same process");
+    p.call(["events", "ack", "--session", "s", "--lease", lease, event]).good();
     let length = || p.json(["poll", &prints])["output_bytes"].as_u64();
     let before = length();
     eventually("more output", || (length() > before).then_some(()));

@@ -123,3 +123,22 @@ fn codes_are_never_made_up() {
     assert_eq!(failed.shell_code(), 127);
     assert_eq!(Outcome::NeverStarted(failed).exit_code(), None);
 }
+
+/// Keepers of earlier releases are sent these bytes.
+#[test]
+fn a_stop_is_sent_to_keepers_the_same_way_in_every_release() {
+    let by = || Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
+    let all = [
+        (stop(), r#"{"cause":{"asked":{"by":{},"source":"process.kill"}},"way":{"escalate":{"grace":{"secs":2,"nanos":0}}}}"#),
+        (
+            Stop { cause: Cause::Asked { by: by(), source: "x".into() }, ..stop() },
+            r#"{"cause":{"asked":{"by":{"session":"s","task":"t","generation":"g"},"source":"x"}},"way":{"escalate":{"grace":{"secs":2,"nanos":0}}}}"#,
+        ),
+        (Stop { cause: Cause::Deadline, ..stop() }, r#"{"cause":"deadline","way":{"escalate":{"grace":{"secs":2,"nanos":0}}}}"#),
+        (Stop { cause: Cause::OfItsOwn, way: StopWay::TermOnly }, r#"{"cause":"of_its_own","way":"term_only"}"#),
+    ];
+    for (stop, text) in all {
+        assert_eq!(serde_json::to_string(&stop).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Stop>(text).unwrap(), stop);
+    }
+}

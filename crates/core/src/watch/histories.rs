@@ -45,7 +45,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    fn tell(&mut self, event: Event) -> Vec<Verdict> {
+    fn tell(&mut self, event: Event) -> Vec<WatchDecision> {
         let late = micros(MOST_LATE);
         let before = self.past.last().map_or(0, |p| p.now);
         let era = self.past.last().map_or(0, |p| p.era);
@@ -76,7 +76,7 @@ impl Oracle {
                 if suppressed > 0 {
                     let message =
                         format!("Watch-pattern notifications resumed. {suppressed} match event(s) were suppressed during the flood.");
-                    verdicts.push(Verdict::Released { session: name(session), suppressed, message });
+                    verdicts.push(WatchDecision::Released { session: name(session), suppressed, message });
                 }
             }
         }
@@ -97,7 +97,7 @@ impl Oracle {
         verdicts
     }
 
-    fn judge(&self, this: &mut Past, verdicts: &mut Vec<Verdict>, fact: (u64, u8, u8, u64), on: Option<usize>) {
+    fn judge(&self, this: &mut Past, verdicts: &mut Vec<WatchDecision>, fact: (u64, u8, u8, u64), on: Option<usize>) {
         let (up, of, session, count) = fact;
         let own = |p: &&Past| matches!(p.event, Event::Fact { of: o, .. } if o == of);
         if count == 0 || self.past.iter().filter(own).any(|p| p.disabled) {
@@ -132,7 +132,7 @@ impl Oracle {
                     self.rules.strikes,
                     self.rules.spacing.as_secs_f64()
                 );
-                verdicts.push(Verdict::Disabled { suppressed: held(last).saturating_add(count), message: disabled(of, &why) });
+                verdicts.push(WatchDecision::Disabled { suppressed: held(last).saturating_add(count), message: disabled(of, &why) });
             }
             return;
         }
@@ -150,19 +150,19 @@ impl Oracle {
                 let message = format!(
                     "Watch-pattern overflow: >{burst} notifications in {window}s across all processes. Suppressing further watch_match events for {rest}s."
                 );
-                verdicts.push(Verdict::Tripped { session: name(session), message });
+                verdicts.push(WatchDecision::Tripped { session: name(session), message });
             }
             left = held(last).saturating_add(count);
         } else {
             this.fate = Fate::Told;
-            verdicts.push(Verdict::Match { suppressed: held(last) });
+            verdicts.push(WatchDecision::Match { suppressed: held(last) });
         }
         if let Some(most) = self.rules.lifetime
             && told.len() as u32 + 1 >= most
         {
             this.disabled = true;
             let why = format!("lifetime limit of {most} matches reached");
-            verdicts.push(Verdict::Disabled { suppressed: left, message: disabled(of, &why) });
+            verdicts.push(WatchDecision::Disabled { suppressed: left, message: disabled(of, &why) });
         }
     }
 }
@@ -188,7 +188,7 @@ struct Home {
 }
 
 impl Home {
-    fn tell(&mut self, rules: &Rules, event: &Event) -> Vec<Verdict> {
+    fn tell(&mut self, rules: &Rules, event: &Event) -> Vec<WatchDecision> {
         match *event {
             Event::Fact { up, here, of, session, count } => {
                 let session = name(session);

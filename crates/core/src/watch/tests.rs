@@ -14,11 +14,11 @@ struct Home {
 
 impl Home {
     /// One matching line of process `of`, whose conversation has the same number, at second `at`.
-    fn line(&mut self, at: u64, of: u8) -> Vec<Verdict> {
+    fn line(&mut self, at: u64, of: u8) -> Vec<WatchDecision> {
         self.lines(at, of, 1)
     }
 
-    fn lines(&mut self, at: u64, of: u8, count: u64) -> Vec<Verdict> {
+    fn lines(&mut self, at: u64, of: u8, count: u64) -> Vec<WatchDecision> {
         let session = format!("s{of}");
         let up = at * SECOND;
         let seen = Seen { up, here: (!self.unsure).then_some(up), process: process(of), session: &session, count };
@@ -30,7 +30,7 @@ impl Home {
     }
 
     /// Fifteen processes from `from` on match, and the next one trips the breaker.
-    fn trip(&mut self, at: u64, from: u8) -> Vec<Verdict> {
+    fn trip(&mut self, at: u64, from: u8) -> Vec<WatchDecision> {
         for of in from..from + 15 {
             assert_eq!(self.line(at, of), [told(0)]);
         }
@@ -42,36 +42,36 @@ fn process(of: u8) -> ProcessId {
     ProcessId::from_bytes([0, 0, 0, 0, 0, of])
 }
 
-fn told(suppressed: u64) -> Verdict {
-    Verdict::Match { suppressed }
+fn told(suppressed: u64) -> WatchDecision {
+    WatchDecision::Match { suppressed }
 }
 
-fn struck_out(of: u8, suppressed: u64) -> Verdict {
+fn struck_out(of: u8, suppressed: u64) -> WatchDecision {
     let message = format!(
         "Watch patterns disabled for process {} — 3 consecutive rate-limit windows triggered (min spacing 15s). Falling back to \
          notify_on_complete semantics; you'll get exactly one notification when the process exits.",
         process(of)
     );
-    Verdict::Disabled { suppressed, message }
+    WatchDecision::Disabled { suppressed, message }
 }
 
-fn worn_out(of: u8, suppressed: u64) -> Verdict {
+fn worn_out(of: u8, suppressed: u64) -> WatchDecision {
     let message = format!(
         "Watch patterns disabled for process {} — lifetime limit of 8 matches reached. Falling back to notify_on_complete semantics; \
          you'll get exactly one notification when the process exits.",
         process(of)
     );
-    Verdict::Disabled { suppressed, message }
+    WatchDecision::Disabled { suppressed, message }
 }
 
-fn tripped(of: u8) -> Verdict {
+fn tripped(of: u8) -> WatchDecision {
     let message = "Watch-pattern overflow: >15 notifications in 10s across all processes. Suppressing further watch_match events for 30s.";
-    Verdict::Tripped { session: format!("s{of}"), message: message.into() }
+    WatchDecision::Tripped { session: format!("s{of}"), message: message.into() }
 }
 
-fn released(of: u8, suppressed: u64) -> Verdict {
+fn released(of: u8, suppressed: u64) -> WatchDecision {
     let message = format!("Watch-pattern notifications resumed. {suppressed} match event(s) were suppressed during the flood.");
-    Verdict::Released { session: format!("s{of}"), suppressed, message }
+    WatchDecision::Released { session: format!("s{of}"), suppressed, message }
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn case_130_a_third_strike_in_a_row_disables() {
 #[test]
 fn case_131_a_disabled_process_is_promoted_once_and_says_nothing_more() {
     let mut home = Home::default();
-    let told: Vec<Verdict> = (0..40).flat_map(|at| home.line(at, 1)).collect();
-    assert_eq!(told.iter().filter(|v| matches!(v, Verdict::Disabled { .. })).count(), 1);
+    let told: Vec<WatchDecision> = (0..40).flat_map(|at| home.line(at, 1)).collect();
+    assert_eq!(told.iter().filter(|v| matches!(v, WatchDecision::Disabled { .. })).count(), 1);
     assert!(home.limiter(1).is_disabled());
     assert_eq!(home.line(10_000, 1), []);
 }
@@ -185,7 +185,7 @@ fn the_end_of_a_life_is_told_though_the_breaker_drops_the_last_match() {
 #[test]
 fn case_140_fifteen_of_eighteen_are_told_and_each_other_conversation_learns_why_not() {
     let mut home = Home::default();
-    let all: Vec<Verdict> = (0..18).flat_map(|of| home.line(50, of)).collect();
+    let all: Vec<WatchDecision> = (0..18).flat_map(|of| home.line(50, of)).collect();
     assert_eq!(all[..15], vec![told(0); 15]);
     assert_eq!(all[15..], [tripped(15), tripped(16), tripped(17)]);
 }
@@ -199,7 +199,7 @@ fn case_140_within_one_conversation_there_is_one_trip_notice() {
         all.extend(watch(&rules, &mut Limiter::default(), &mut breaker, &seen));
     }
     assert_eq!(all.iter().filter(|v| **v == told(0)).count(), 15);
-    assert_eq!(all.iter().filter(|v| matches!(v, Verdict::Tripped { .. })).count(), 1);
+    assert_eq!(all.iter().filter(|v| matches!(v, WatchDecision::Tripped { .. })).count(), 1);
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_fact_of_another_boot_counts_as_of_now() {
 #[test]
 fn a_minute_of_constant_matching_is_three_matches_and_one_disabled() {
     let mut home = Home::default();
-    let all: Vec<Verdict> = (0..60).flat_map(|at| home.lines(at, 1, 1_000)).collect();
+    let all: Vec<WatchDecision> = (0..60).flat_map(|at| home.lines(at, 1, 1_000)).collect();
     assert_eq!(all, [told(0), told(14_000), told(14_000), struck_out(1, 1_000)]);
 }
 
@@ -340,4 +340,21 @@ fn the_ends_of_time_do_not_overflow() {
             home.breaker.tick(u64::MAX - up);
         }
     }
+}
+
+/// The index keeps both, and the next release reads them.
+#[test]
+fn what_is_remembered_is_stored_the_same_way_in_every_release() {
+    let limiter = Limiter { cooldown_until: Some(1), strike_candidate: true, strikes: 2, suppressed: 3, hits: 4, disabled: true };
+    let text = r#"{"cooldown_until":1,"strike_candidate":true,"strikes":2,"suppressed":3,"hits":4,"disabled":true}"#;
+    assert_eq!(serde_json::to_string(&limiter).unwrap(), text);
+    assert_eq!(serde_json::from_str::<Limiter>(text).unwrap(), limiter);
+    let tripped = Some(Trip { until: 9, suppressed: [("s".to_owned(), 7)].into() });
+    let breaker = Breaker { last: 5, admitted: [4, 5].into(), tripped };
+    let text = r#"{"last":5,"admitted":[4,5],"tripped":{"until":9,"suppressed":{"s":7}}}"#;
+    assert_eq!(serde_json::to_string(&breaker).unwrap(), text);
+    assert_eq!(serde_json::from_str::<Breaker>(text).unwrap(), breaker);
+    // A release that has one more field reads what had none.
+    assert_eq!(serde_json::from_str::<Limiter>("{}").unwrap(), Limiter::default());
+    assert_eq!(serde_json::from_str::<Breaker>("{}").unwrap(), Breaker::default());
 }

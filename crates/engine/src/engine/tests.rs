@@ -1,5 +1,8 @@
 use super::*;
 use crate::config::{KeeperProgram, UserInfo};
+use crate::facts::{Facts, Seen};
+use crate::remove;
+use crate::table::{ProcessView, Which};
 use outlast_store::meta::flag;
 use outlast_wire::v1::ErrorKind;
 use std::sync::atomic::Ordering::SeqCst;
@@ -27,10 +30,10 @@ async fn an_engine_that_has_stopped_makes_no_answers_up() {
     engine.stop().await;
     let nobody = Owner::default();
     let errors = [
-        engine.all(&nobody, Which::All).await.err(),
-        engine.counts().await.err(),
-        engine.interrupt("s".into()).await.err(),
-        engine.resolve("proc_abcdef012345", &nobody).await.err(),
+        engine.parts.table.all(&nobody, Which::All).await.err(),
+        engine.parts.table.counts().await.err(),
+        engine.parts.table.interrupt("s".into()).await.err(),
+        engine.parts.table.resolve("proc_abcdef012345", &nobody).await.err(),
     ];
     for error in errors {
         assert_eq!(error.unwrap().kind, ErrorKind::Unavailable);
@@ -55,8 +58,8 @@ pub(crate) async fn left_after(polls: usize, what: impl Future) -> bool {
 pub(crate) async fn until_listed_as_on_disk(engine: &Engine) -> usize {
     let agree = async {
         loop {
-            let folders = std::fs::read_dir(engine.shared.home.processes()).unwrap().count();
-            if engine.counts().await.unwrap().known == folders as u64 {
+            let folders = std::fs::read_dir(engine.parts.home.processes()).unwrap().count();
+            if engine.parts.table.counts().await.unwrap().known == folders as u64 {
                 return folders;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -71,7 +74,7 @@ fn kept(engine: &Engine, id: ProcessId, spec: outlast_core::Spec) -> outlast_sto
         id,
         spec,
         hash: String::new(),
-        accepted_at: engine.shared.now(),
+        accepted_at: engine.parts.now(),
         cwd: "/".into(),
         shell: None,
         command_scrubbed: false,
@@ -83,15 +86,15 @@ fn kept(engine: &Engine, id: ProcessId, spec: outlast_core::Spec) -> outlast_sto
 }
 
 /// A process that is over, written down as a run leaves it.
-async fn ended(engine: &Engine, n: u8) -> View {
+async fn ended(engine: &Engine, n: u8) -> ProcessView {
     let id = ProcessId::from_bytes([n; 6]);
     let kept = kept(engine, id, outlast_core::Spec::shell("x"));
-    let dir = engine.shared.home.process(id);
+    let dir = engine.parts.home.process(id);
     dir.create().unwrap();
     let failure = outlast_core::StartFailure { errno: libc::ENOENT, what: "x".into() };
-    crate::settle::never_started(&dir, id, failure, engine.shared.now()).unwrap();
-    engine.reserve(id, String::new(), Owner::default()).await.unwrap();
-    let view = engine.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
+    crate::final_record::never_started(&dir, id, failure, engine.parts.now()).unwrap();
+    engine.parts.table.reserve(id, String::new(), Owner::default()).await.unwrap();
+    let view = engine.parts.table.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
     assert!(view.facts.phase.is_final());
     view
 }
@@ -102,10 +105,10 @@ async fn a_removal_whose_caller_leaves_is_finished() {
     let engine = engine(&tmp).await;
     for polls in 1.. {
         let view = ended(&engine, polls as u8).await;
-        let left = left_after(polls, engine.forget(&view)).await;
+        let left = left_after(polls, remove::forget(&engine.parts, &view)).await;
         // The one that was begun is gone in the end, wherever its caller left.
         let gone = async {
-            while view.dir.path.exists() || engine.counts().await.unwrap().known > 0 {
+            while view.dir.path.exists() || engine.parts.table.counts().await.unwrap().known > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -122,9 +125,9 @@ async fn a_removal_is_done_once_the_folder_is_gone() {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine(&tmp).await;
     let view = ended(&engine, 1).await;
-    engine.shared.index.close().await;
-    engine.forget(&view).await.unwrap();
-    assert_eq!(engine.counts().await.unwrap().known, 0);
+    engine.parts.index.close().await;
+    remove::forget(&engine.parts, &view).await.unwrap();
+    assert_eq!(engine.parts.table.counts().await.unwrap().known, 0);
     assert_eq!(until_listed_as_on_disk(&engine).await, 0);
     engine.stop().await;
 }
@@ -137,38 +140,38 @@ async fn a_removal_that_did_not_begin_leaves_the_process_listed() {
     // What is in the way cannot be taken for a folder, nor removed as one.
     let aside = view.dir.path.with_file_name(format!("{}.removed", view.id()));
     std::fs::write(&aside, "").unwrap();
-    let done = engine.forget(&view).await;
+    let done = remove::forget(&engine.parts, &view).await;
     assert!(done.is_err() && view.dir.path.exists(), "{done:?}");
     // It is put back before the next question is answered.
-    assert_eq!(engine.counts().await.unwrap().known, 1);
+    assert_eq!(engine.parts.table.counts().await.unwrap().known, 1);
     engine.stop().await;
 }
 
 /// A process that is watched and whose end is to be told, as its keeper has it while it runs.
-async fn watched(engine: &Engine, n: u8) -> (View, outlast_store::meta::Meta) {
+async fn watched(engine: &Engine, n: u8) -> (ProcessView, outlast_store::meta::Meta) {
     let id = ProcessId::from_bytes([n; 6]);
     let mut spec = outlast_core::Spec::shell("x");
     spec.owner.session = Some("s".into());
     spec.tell = outlast_core::Tell::end().line("ready");
     spec.tell.unless_waited_for = true;
     let kept = kept(engine, id, spec);
-    let dir = engine.shared.home.process(id);
+    let dir = engine.parts.home.process(id);
     dir.create().unwrap();
-    let meta = outlast_store::meta::Meta::hold(&dir, id, engine.shared.now()).unwrap().unwrap();
+    let meta = outlast_store::meta::Meta::hold(&dir, id, engine.parts.now()).unwrap().unwrap();
     meta.live().cmd.store(1, SeqCst);
     meta.live().cmd_ticks.store(1, SeqCst);
     meta.live().set(flag::STARTED);
-    engine.reserve(id, String::new(), Owner::default()).await.unwrap();
-    engine.shared.outbox.accept(crate::index::Row::accepted(kept.clone())).await.unwrap();
-    (engine.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
+    engine.parts.table.reserve(id, String::new(), Owner::default()).await.unwrap();
+    engine.parts.outbox.accept(Facts::accepted(kept.clone())).await.unwrap();
+    (engine.parts.table.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
 }
 
 /// Makes the index refuse whatever is written, as a full disk does, or lets it write again.
 async fn full(engine: &Engine, is_full: bool) {
-    engine.shared.index.work(move |db| db.pragma_update(None, "query_only", is_full)).await.unwrap();
+    engine.parts.index.work(move |db| db.pragma_update(None, "query_only", is_full)).await.unwrap();
 }
 
-fn matched(view: &View, up: u64) {
+fn matched(view: &ProcessView, up: u64) {
     let lines = vec!["ready".to_owned()];
     let at = outlast_core::Time::from_micros(up as i64);
     let matched = outlast_core::Matched { at, up, offset: up, upto: up + 6, pattern: "ready".into(), count: 1, lines, cut: false };
@@ -176,22 +179,22 @@ fn matched(view: &View, up: u64) {
     journal.append(&outlast_core::Record::Matched(matched)).unwrap();
 }
 
-async fn look(engine: &Engine, view: &View) {
-    let cursor = engine.facts(view.id()).await.unwrap().cursor;
-    engine.saw(view.id(), Seen::look(&view.dir, cursor)).await.unwrap();
+async fn look(engine: &Engine, view: &ProcessView) {
+    let cursor = engine.parts.table.facts(view.id()).await.unwrap().cursor;
+    engine.parts.intake.apply_look(view.id(), Seen::look(&view.dir, cursor)).await.unwrap();
 }
 
 /// The kinds of all notices, and whether the row of the process says that it is over for good.
-async fn told(engine: &Engine, view: &View) -> (Vec<String>, bool) {
+async fn told(engine: &Engine, view: &ProcessView) -> (Vec<String>, bool) {
     let id = view.id().to_string();
     let read = move |db: &rusqlite::Connection| {
         let kinds = db.prepare("SELECT kind FROM notice ORDER BY seq")?.query_map([], |r| r.get(0))?.collect::<Result<Vec<_>, _>>()?;
         Ok((kinds, db.query_row("SELECT COALESCE((SELECT final FROM progress WHERE process = ?1), 0)", [id], |r| r.get(0))?))
     };
-    engine.shared.index.work(read).await.unwrap()
+    engine.parts.index.work(read).await.unwrap()
 }
 
-async fn until_told(engine: &Engine, view: &View, wanted: &[&str]) {
+async fn until_told(engine: &Engine, view: &ProcessView, wanted: &[&str]) {
     let all = async {
         while told(engine, view).await.0 != wanted {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -245,7 +248,7 @@ async fn told_of_matches(burst: u32, ups: &[u64]) -> (Vec<String>, Option<u64>) 
         kept.push((view, meta));
     }
     let kinds = told(&engine, &kept[0].0).await.0;
-    let due = engine.shared.outbox.tick(engine.shared.now()).await.unwrap();
+    let due = engine.parts.outbox.tick(engine.parts.now()).await.unwrap();
     engine.stop().await;
     (kinds, due)
 }
@@ -255,7 +258,7 @@ async fn an_index_that_knows_of_an_end_has_the_notice_of_it() {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine(&tmp).await;
     let (view, meta) = watched(&engine, 1).await;
-    let now = engine.shared.now();
+    let now = engine.parts.now();
     recorded(&meta, now);
     full(&engine, true).await;
     look(&engine, &view).await;
@@ -263,7 +266,7 @@ async fn an_index_that_knows_of_an_end_has_the_notice_of_it() {
     meta.live().closed_at.store(now.micros(), SeqCst);
     meta.live().set(flag::OUTPUT_CLOSED | flag::DONE);
     look(&engine, &view).await;
-    assert!(engine.facts(view.id()).await.unwrap().phase.is_final());
+    assert!(engine.parts.table.facts(view.id()).await.unwrap().phase.is_final());
     let (kinds, is_final) = told(&engine, &view).await;
     assert_eq!(kinds.is_empty(), !is_final, "an engine that starts now believes the row");
     until_told(&engine, &view, &["completion"]).await;
@@ -275,15 +278,15 @@ async fn an_end_that_is_read_again_is_told_once() {
     let tmp = tempfile::tempdir().unwrap();
     let first = engine(&tmp).await;
     let (view, meta) = watched(&first, 1).await;
-    ends(&meta, first.shared.now());
+    ends(&meta, first.parts.now());
     look(&first, &view).await;
     assert_eq!(told(&first, &view).await, (vec!["completion".into()], true));
-    first.shared.index.work(|db| db.execute_batch("DELETE FROM progress")).await.unwrap();
+    first.parts.index.work(|db| db.execute_batch("DELETE FROM progress")).await.unwrap();
     first.stop().await;
     drop((first, meta));
     let second = engine(&tmp).await;
     assert_eq!(told(&second, &view).await, (vec!["completion".into()], true));
-    let found = second.shared.outbox.read(crate::outbox::Filter { limit: 9, ..Default::default() }).await.unwrap();
+    let found = second.parts.outbox.read(crate::notices::Filter { limit: 9, ..Default::default() }).await.unwrap();
     assert!(!found[0].notice.repeat && found[0].attempts == 0, "{found:?}");
     second.stop().await;
 }
@@ -293,17 +296,17 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine(&tmp).await;
     let (view, meta) = watched(&engine, 1).await;
-    let now = engine.shared.now();
+    let now = engine.parts.now();
     recorded(&meta, now);
     full(&engine, true).await;
     look(&engine, &view).await;
     // What an answer does once it is in the socket.
-    engine.shared.outbox.consume_later(view.id(), "wait", now).await;
-    engine.consumed(view.id()).await;
+    engine.parts.outbox.consume_later(view.id(), "wait", now).await;
+    engine.parts.table.consumed(view.id()).await;
     full(&engine, false).await;
     until_told(&engine, &view, &["completion"]).await;
     let states = |db: &rusqlite::Connection| db.query_row("SELECT state FROM notice", [], |r| r.get::<_, String>(0));
-    assert_eq!(engine.shared.index.work(states).await.unwrap(), "consumed");
+    assert_eq!(engine.parts.index.work(states).await.unwrap(), "consumed");
     engine.stop().await;
 }
 
@@ -340,13 +343,13 @@ async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
             matched(&view, 4);
             look(&engine, &view).await;
         }
-        ends(&meta, engine.shared.now());
+        ends(&meta, engine.parts.now());
         look(&engine, &view).await;
         look(&engine, &view).await;
         let (mut kinds, is_final) = told(&engine, &view).await;
         kinds.sort();
         assert_eq!((kinds, is_final), (vec!["completion".into(), "watch_match".into()], true));
-        let found = engine.shared.outbox.read(crate::outbox::Filter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
+        let found = engine.parts.outbox.read(crate::notices::Filter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
         let text = outlast_text::announce(&found.await.unwrap()[0].notice);
         assert!(text.contains(if journalled { "ready" } else { "ready now\n| ready again" }), "{text}");
         engine.stop().await;
@@ -359,11 +362,11 @@ async fn a_hook_is_told_after_all_if_whoever_waited_was_not_answered() {
         let tmp = tempfile::tempdir().unwrap();
         let engine = engine_with(&tmp, |c| c.sinks = vec![crate::Push::observer("hook")]).await;
         let (view, meta) = watched(&engine, 1).await;
-        let waiting = engine.shared.waits.begin(crate::outbox::end_key(view.id()));
-        ends(&meta, engine.shared.now());
+        let waiting = engine.parts.waiters.begin(crate::notices::end_key(view.id()));
+        ends(&meta, engine.parts.now());
         look(&engine, &view).await;
         drop(waiting);
-        let (outbox, now) = (&engine.shared.outbox, engine.shared.now());
+        let (outbox, now) = (&engine.parts.outbox, engine.parts.now());
         let take = || outbox.take("hook".into(), 9, "word".into(), 60_000_000, now);
         assert!(take().await.unwrap().0.is_empty(), "it is put off");
         if answered {

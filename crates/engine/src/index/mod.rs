@@ -4,15 +4,16 @@
 //! written by one at a time: by whoever wants it if nobody else does, else by a thread that takes everything that waits, writes it in one transaction, and only
 //! then answers.
 
-mod row;
+mod schema;
 mod sqlite;
+mod v1;
 
-pub(crate) use row::Row;
 pub(crate) use sqlite::put;
 #[cfg(test)]
-pub(crate) use sqlite::{PROCESS, PROGRESS, keep_questions_ready};
+pub(crate) use {schema::ALL, sqlite::keep_questions_ready};
 
 use crate::disk::Disk;
+use crate::facts::Facts;
 use crate::own_home::OwnHome;
 use outlast_core::ProcessId;
 use rusqlite::Connection;
@@ -56,8 +57,8 @@ pub(crate) enum IndexError {
 
 /// One thing to be written.
 enum Change {
-    /// A row, new or instead of the one there is.
-    Put(Box<Row>),
+    /// What is known of a process, new or instead of what the row says.
+    Put(Box<Facts>),
     /// No row any more.
     Forget(ProcessId),
     /// Whatever this does, in the same transaction.
@@ -131,8 +132,8 @@ impl Tables {
 /// An index that was opened.
 pub(crate) struct Opened {
     pub(crate) index: Index,
-    /// What was in it.
-    pub(crate) rows: Vec<Row>,
+    /// What was in it, one for each row.
+    pub(crate) rows: Vec<Facts>,
     /// Where the damaged one lies, if it was damaged. The rows then have to come from the folders.
     pub(crate) set_aside: Option<PathBuf>,
     /// Whether there was none: all rows have to come from the folders.
@@ -180,20 +181,20 @@ impl Index {
         Ok(Opened { index, rows, set_aside, fresh, writer: Writer(Some(thread)) })
     }
 
-    /// Writes a row, and answers once it is on disk.
-    pub(crate) async fn put(&self, row: Row) -> Result<(), IndexError> {
-        self.write(Change::Put(Box::new(row))).await
+    /// Writes what is known of a process, and answers once it is on disk.
+    pub(crate) async fn put(&self, facts: Facts) -> Result<(), IndexError> {
+        self.write(Change::Put(Box::new(facts))).await
     }
 
-    /// Has a row written with what is written next, and does not wait for it.
-    pub(crate) async fn put_later(&self, row: Row) {
+    /// The same with what is written next, without waiting for it.
+    pub(crate) async fn put_later(&self, facts: Facts) {
         // The folder is the truth; if this is lost, the next start reads it again.
-        self.later(Change::Put(Box::new(row))).await;
+        self.later(Change::Put(Box::new(facts))).await;
     }
 
     /// A newer row of this process is about to be written: one that waits to be written need not be.
     pub(crate) fn outdate(&self, id: ProcessId) {
-        self.tables.later().changes.retain(|change| !matches!(change, Change::Put(row) if row.id() == id));
+        self.tables.later().changes.retain(|change| !matches!(change, Change::Put(facts) if facts.id() == id));
     }
 
     /// Removes a row, and answers once that is on disk.
@@ -263,8 +264,8 @@ impl Index {
     }
 
     /// Has all of this written, and does not wait for it. Only before anything else is asked: it may wait for room.
-    pub(crate) fn follow(&self, put: Vec<Row>, forget: Vec<ProcessId>) {
-        let changes = put.into_iter().map(|row| Change::Put(Box::new(row))).chain(forget.into_iter().map(Change::Forget));
+    pub(crate) fn follow(&self, put: Vec<Facts>, forget: Vec<ProcessId>) {
+        let changes = put.into_iter().map(|facts| Change::Put(Box::new(facts))).chain(forget.into_iter().map(Change::Forget));
         for change in changes {
             let (done, _unanswered) = oneshot::channel();
             self.waiting.fetch_add(1, SeqCst);

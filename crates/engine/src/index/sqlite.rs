@@ -1,8 +1,8 @@
 //! The index as an SQLite file.
 
-use super::row::{KeptV1, PhaseV1};
-use super::{Change, IndexError, Row, io_error};
-use crate::outbox;
+use super::v1::{KeptV1, PhaseV1};
+use super::{Change, IndexError, io_error, schema};
+use crate::facts::Facts;
 use outlast_core::{ProcessId, Time};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
@@ -12,8 +12,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The layout this build writes. An older one is migrated, a newer one is refused.
-const LAYOUT: i64 = 3;
 /// How long a page is, unless somebody says otherwise, which we do not.
 const PAGE: u64 = 4096;
 
@@ -21,53 +19,13 @@ const PAGE: u64 = 4096;
 /// disk that copies on write, a store to this mapping kills the program.
 const VFS: &std::ffi::CStr = c"unix-excl";
 
-/// What was asked for: written once. As of the first layout, when it was written again with all that became of it.
-pub(crate) const PROCESS: &str = "
-CREATE TABLE process (
-    id          TEXT PRIMARY KEY,
-    accepted_at INTEGER NOT NULL,   -- microseconds, UTC
-    session     TEXT,
-    task        TEXT,
-    generation  TEXT,
-    hash        TEXT NOT NULL,      -- of the whole request
-    kept        TEXT NOT NULL,      -- the request without its secrets, JSON
-    phase       TEXT NOT NULL,      -- JSON
-    final       INTEGER NOT NULL,
-    started_at  INTEGER,
-    ended_at    INTEGER,
-    log_end     INTEGER NOT NULL,
-    cursor      INTEGER NOT NULL,   -- how far the journal was read
-    bytes       INTEGER NOT NULL,   -- on disk
-    consumed    INTEGER NOT NULL,
-    detached    INTEGER NOT NULL,
-    sum         INTEGER NOT NULL    -- over the rest of the row: a changed byte is found, not believed
-) STRICT, WITHOUT ROWID;
-";
-
-/// What became of it since, if anything did: short, since it is written several times. As of the third layout.
-pub(crate) const PROGRESS: &str = "
-CREATE TABLE progress (
-    process     TEXT PRIMARY KEY,
-    phase       TEXT NOT NULL,      -- these as in its row, and instead of them
-    final       INTEGER NOT NULL,
-    started_at  INTEGER,
-    ended_at    INTEGER,
-    log_end     INTEGER NOT NULL,
-    cursor      INTEGER NOT NULL,
-    bytes       INTEGER NOT NULL,
-    consumed    INTEGER NOT NULL,
-    detached    INTEGER NOT NULL,
-    sum         INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-";
-
 pub(super) struct Database {
     path: PathBuf,
     connection: Connection,
 }
 
 /// Opens the file, or makes it: the database, its rows, where a damaged one was put, and whether there was none.
-pub(super) fn open(path: &Path) -> Result<(Database, Vec<Row>, Option<PathBuf>, bool), IndexError> {
+pub(super) fn open(path: &Path) -> Result<(Database, Vec<Facts>, Option<PathBuf>, bool), IndexError> {
     // A file that is gone but whose log is there would be rebuilt from that log alone: half an index.
     let len = std::fs::metadata(path).map_or(0, |m| m.len());
     if len == 0 {
@@ -101,7 +59,7 @@ enum Trouble {
 }
 
 /// The database, its rows, and whether it was made just now: then nothing in the folders is a stranger.
-fn open_whole(path: &Path) -> Result<(Database, Vec<Row>, bool), Trouble> {
+fn open_whole(path: &Path) -> Result<(Database, Vec<Facts>, bool), Trouble> {
     let trouble = |e: rusqlite::Error| trouble(path, &e);
     let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), VFS).map_err(trouble)?;
     keep_questions_ready(&connection).map_err(trouble)?;
@@ -132,8 +90,8 @@ impl Database {
     fn migrate(&mut self) -> Result<bool, Trouble> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
         let layout: i64 = self.connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(trouble)?;
-        if layout > LAYOUT {
-            let what = format!("a newer version wrote it (layout {layout}, and this build knows {LAYOUT}): use that version");
+        if layout > schema::LAYOUT {
+            let what = format!("a newer version wrote it (layout {layout}, and this build knows {}): use that version", schema::LAYOUT);
             return Err(Trouble::Told(IndexError::Other { path: self.path.clone(), what }));
         }
         if layout < 1 {
@@ -142,27 +100,30 @@ impl Database {
                 return Err(Trouble::Damaged("it has tables but no layout number".into()));
             }
         }
-        if layout < LAYOUT {
+        if layout < schema::LAYOUT {
             let step = self.connection.transaction().map_err(trouble)?;
-            if layout < 1 {
-                step.execute_batch(PROCESS).map_err(trouble)?;
-            }
-            step.execute_batch(PROGRESS).map_err(trouble)?;
-            let (before, after) = match layout {
-                2 => outbox::FROM_SECOND,
-                _ => (outbox::CREATE, ""),
+            let steps: &[&str] = match layout {
+                0 => &[schema::PROCESS, schema::PROGRESS, schema::CREATE, schema::QUIET, schema::NOTICE, schema::NOTICE_BY_SESSION],
+                1 => &[schema::PROGRESS, schema::CREATE, schema::QUIET, schema::NOTICE, schema::NOTICE_BY_SESSION],
+                2 => &[
+                    schema::PROGRESS,
+                    schema::FROM_SECOND.0,
+                    schema::NOTICE,
+                    schema::FROM_SECOND.1,
+                    schema::STATES_OF_THIRD,
+                    schema::QUIET,
+                    schema::NOTICE_BY_SESSION,
+                ],
+                _ => &[schema::FROM_THIRD, schema::STATES_OF_THIRD, schema::QUIET, schema::NOTICE_BY_SESSION],
             };
-            step.execute_batch(before)
-                .and_then(|()| step.execute_batch(outbox::NOTICE))
-                .and_then(|()| step.execute_batch(after))
-                .map_err(trouble)?;
-            step.pragma_update(None, "user_version", LAYOUT).map_err(trouble)?;
+            steps.iter().try_for_each(|sql| step.execute_batch(sql)).map_err(trouble)?;
+            step.pragma_update(None, "user_version", schema::LAYOUT).map_err(trouble)?;
             step.commit().map_err(trouble)?;
         }
         Ok(layout < 1)
     }
 
-    fn rows(&self) -> Result<Vec<Row>, Trouble> {
+    fn rows(&self) -> Result<Vec<Facts>, Trouble> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
         let spoilt = || Trouble::Damaged("a row is not as it was written".into());
         let mut all = self.connection.prepare(&format!("SELECT process, {} FROM progress", Since::COLUMNS)).map_err(trouble)?;
@@ -186,7 +147,7 @@ impl Database {
                 return Err(spoilt());
             }
             let now = since.remove(&id).unwrap_or(first);
-            rows.push(now.into_row(&id, &kept).ok_or_else(spoilt)?);
+            rows.push(now.into_facts(&id, &kept).ok_or_else(spoilt)?);
         }
         Ok(rows)
     }
@@ -222,7 +183,7 @@ fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<
     let mut written = Vec::with_capacity(changes.len());
     for change in changes {
         written.push(match change {
-            Change::Put(row) => put(&all, &row),
+            Change::Put(facts) => put(&all, &facts),
             Change::Forget(id) => forget(&all, id),
             // What is alone is undone with its transaction.
             Change::Work(work) if alone => return work(&all).and_then(|()| all.commit()).map(|()| vec![Ok(())]),
@@ -264,13 +225,13 @@ fn forget(tables: &Connection, id: ProcessId) -> rusqlite::Result<()> {
 }
 
 /// Writes a row, or what became of it since it was first written, unless what is there knows more: two who looked at the same time may be written in either order.
-pub(crate) fn put(tables: &Connection, row: &Row) -> rusqlite::Result<()> {
-    let (id, since) = (row.id().to_string(), Since::of(row));
-    let ended_at = row.ended_at().map(Time::micros);
+pub(crate) fn put(tables: &Connection, facts: &Facts) -> rusqlite::Result<()> {
+    let (id, since) = (facts.id().to_string(), Since::of(facts));
+    let ended_at = facts.ended_at().map(Time::micros);
     if !tables.prepare_cached("SELECT 1 FROM process WHERE id = ?1")?.exists(params![id])? {
         // It holds strings, numbers and lists only, which always serialise.
-        let kept = serde_json::to_string(&KeptV1::from(&*row.kept)).expect("a request serialises");
-        let owner = &row.kept.spec.owner;
+        let kept = serde_json::to_string(&KeptV1::from(&*facts.kept)).expect("a request serialises");
+        let owner = &facts.kept.spec.owner;
         tables
             .prepare_cached(
                 "INSERT INTO process (id, accepted_at, session, task, generation, hash, kept, phase, final, started_at, ended_at,
@@ -279,14 +240,14 @@ pub(crate) fn put(tables: &Connection, row: &Row) -> rusqlite::Result<()> {
             )?
             .execute(params![
                 id,
-                row.kept.accepted_at.micros(),
+                facts.kept.accepted_at.micros(),
                 owner.session,
                 owner.task,
                 owner.generation,
-                row.kept.hash,
+                facts.kept.hash,
                 kept,
                 since.phase,
-                row.phase.is_final(),
+                facts.phase.is_final(),
                 since.started_at,
                 ended_at,
                 since.log_end,
@@ -310,7 +271,7 @@ pub(crate) fn put(tables: &Connection, row: &Row) -> rusqlite::Result<()> {
         .execute(params![
             id,
             since.phase,
-            row.phase.is_final(),
+            facts.phase.is_final(),
             since.started_at,
             ended_at,
             since.log_end,
@@ -338,16 +299,16 @@ impl Since {
     /// What is read of it, behind the name of the process.
     const COLUMNS: &str = "phase, started_at, log_end, cursor, bytes, consumed, detached, sum";
 
-    fn of(row: &Row) -> Self {
+    fn of(facts: &Facts) -> Self {
         Self {
             // It holds strings and numbers only, which always serialise.
-            phase: serde_json::to_string(&PhaseV1::from(&row.phase)).expect("a phase serialises"),
-            started_at: row.started_at.map(Time::micros),
-            log_end: row.log_end as i64,
-            cursor: row.cursor as i64,
-            bytes: row.bytes as i64,
-            consumed: row.consumed,
-            detached: row.detached,
+            phase: serde_json::to_string(&PhaseV1::from(&facts.phase)).expect("a phase serialises"),
+            started_at: facts.started_at.map(Time::micros),
+            log_end: facts.log_end as i64,
+            cursor: facts.cursor as i64,
+            bytes: facts.bytes as i64,
+            consumed: facts.consumed,
+            detached: facts.detached,
         }
     }
 
@@ -387,9 +348,9 @@ impl Since {
         i64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
     }
 
-    fn into_row(self, id: &str, kept: &str) -> Option<Row> {
+    fn into_facts(self, id: &str, kept: &str) -> Option<Facts> {
         let id: ProcessId = id.parse().ok()?;
-        Some(Row {
+        Some(Facts {
             kept: Arc::new(serde_json::from_str::<KeptV1>(kept).ok()?.into_kept(id)),
             phase: serde_json::from_str::<PhaseV1>(&self.phase).ok()?.into_phase()?,
             started_at: self.started_at.map(Time::from_micros),
@@ -398,6 +359,7 @@ impl Since {
             bytes: self.bytes as u64,
             consumed: self.consumed,
             detached: self.detached,
+            unreachable: false,
         })
     }
 }

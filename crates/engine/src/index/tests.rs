@@ -5,7 +5,7 @@ use outlast_store::spec::Kept;
 
 const NOW: Time = Time::from_micros(1_700_000_000_000_000);
 
-fn row(n: u8, phase: Phase) -> Row {
+fn row(n: u8, phase: Phase) -> Facts {
     let id = ProcessId::from_bytes([n; 6]);
     let mut spec = Spec::shell(format!("echo {n}"));
     spec.owner = Owner { session: Some("s".into()), task: None, generation: Some("g".into()) };
@@ -22,7 +22,7 @@ fn row(n: u8, phase: Phase) -> Row {
         warnings: vec!["w".into()],
         keep: Keep::default(),
     };
-    Row { phase, started_at: Some(NOW), log_end: 7, cursor: 8, bytes: 9, consumed: true, ..Row::accepted(kept) }
+    Facts { phase, started_at: Some(NOW), log_end: 7, cursor: 8, bytes: 9, consumed: true, ..Facts::accepted(kept) }
 }
 
 fn phases() -> Vec<Phase> {
@@ -45,7 +45,7 @@ fn phases() -> Vec<Phase> {
     ]
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<Facts> {
     phases().into_iter().enumerate().map(|(n, phase)| row(n as u8, phase)).collect()
 }
 
@@ -57,7 +57,7 @@ async fn close(opened: Opened) {
 async fn filled(path: &Path) {
     let opened = Index::open(path).unwrap();
     for row in rows() {
-        opened.index.put(Row::accepted(Arc::clone(&row.kept))).await.unwrap();
+        opened.index.put(Facts::accepted(Arc::clone(&row.kept))).await.unwrap();
         opened.index.put(row).await.unwrap();
     }
     close(opened).await;
@@ -249,7 +249,7 @@ const SECOND: &str = include_str!("../../../../fixtures/index-2.sql");
 
 #[tokio::test]
 async fn an_index_of_the_second_layout_is_brought_to_this_one_with_all_it_says() {
-    use crate::outbox::{Filter, by_key, last_seq, read};
+    use crate::notices::{Filter, by_key, last_seq, read};
     let tmp = tempfile::tempdir().unwrap();
     let path = tmp.path().join("index.db");
     let all = |db: &Connection| {
@@ -299,8 +299,8 @@ async fn a_request_is_stored_the_same_way_in_every_release() {
     let plain = Kept { command_scrubbed: false, env_scrubbed: vec![], warnings: vec![], shell: None, ..Kept::clone(&row.kept) };
     let plain = Kept { id: ProcessId::from_bytes([8; 6]), ..plain };
     let whole = Kept { spec: Spec::with_everything(), ..Kept::clone(&row.kept) };
-    opened.index.put(Row::accepted(plain)).await.unwrap();
-    opened.index.put(Row::accepted(whole)).await.unwrap();
+    opened.index.put(Facts::accepted(plain)).await.unwrap();
+    opened.index.put(Facts::accepted(whole)).await.unwrap();
     close(opened).await;
     let stored = |id: &str| -> String {
         let tables = Connection::open(&path).unwrap();
@@ -317,4 +317,95 @@ async fn a_request_is_stored_the_same_way_in_every_release() {
         stored("proc_070707070707"),
         r#"{"spec":{"command":{"argv":["echo",{"hex":"ff0a01"},""]},"cwd":{"hex":"2f80"},"env":[{"name":"TOKEN","value":"…"}],"pty":true,"stdin":true,"name":"né\u0000","labels":{"k":"v"},"owner":{"session":"s","task":"t","generation":"g"},"timeout":1,"on_stop":"kill","tell":{"completion":true,"unless_waited_for":true,"awaited":true,"watch":["ERROR"],"chars":9,"route":{"platform":"p","chat_id":"c","user_id":"i","user_name":"u","thread_id":"t","message_id":"m"}}},"hash":"HASH","accepted_at_us":1700000000000000,"cwd":"/tmp","shell":"/bin/bash","command_scrubbed":false,"env_scrubbed":["TOKEN"],"warnings":["w"],"head":1048576,"segment":4194304,"tail":67108864}"#
     );
+}
+
+/// An index as builds with the third layout wrote it, with a notice in each state.
+const THIRD: &str = include_str!("../../../../fixtures/index-3.sql");
+
+#[tokio::test]
+async fn an_index_of_the_third_layout_is_brought_to_this_one_with_the_state_of_each_notice() {
+    use crate::notices::{Filter, last_seq, read};
+    let tmp = tempfile::tempdir().unwrap();
+    let path = tmp.path().join("index.db");
+    Connection::open(&path).unwrap().execute_batch(THIRD).unwrap();
+    // Everything but what is changed on purpose.
+    let untouched = |db: &Connection| {
+        let columns =
+            "seq, key, id, kind, process, session, task, generation, created_at, open_since, reason, attempts, maybe_told, observed,
+            stale, lease_up, lease_until, settled_at, event";
+        db.prepare(&format!("SELECT {columns} FROM notice ORDER BY seq"))?
+            .query_map([], |r| (0..19).map(|n| r.get::<_, rusqlite::types::Value>(n)).collect::<rusqlite::Result<Vec<_>>>())?
+            .collect::<rusqlite::Result<Vec<_>>>()
+    };
+    let before = untouched(&Connection::open(&path).unwrap()).unwrap();
+    for _ in 0..2 {
+        let opened = Index::open(&path).unwrap();
+        assert!(opened.set_aside.is_none() && !opened.fresh);
+        let consumed: Vec<bool> = opened.rows.iter().map(|facts| facts.consumed).collect();
+        assert_eq!(consumed, [false, true], "the second row is followed by one of what became of it");
+        assert_eq!(opened.index.read(untouched).await.unwrap(), before);
+        let states = |db: &Connection| {
+            db.prepare("SELECT state, lease FROM notice ORDER BY seq")?
+                .query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?
+                .collect::<rusqlite::Result<Vec<(String, String)>>>()
+        };
+        let states = opened.index.read(states).await.unwrap();
+        let token = |seq: usize| format!("{:024x}", 0xbe_ef00 + seq);
+        let expected: [(&str, String); 17] = [
+            ("pending", String::new()),
+            ("pending", String::new()),
+            ("pending", String::new()),
+            ("reserved", String::new()),
+            ("answering", String::new()),
+            ("answering", String::new()),
+            ("leased", token(7)),
+            ("waking", token(8)),
+            ("leased", token(9)),
+            // The sink that had it was lent its delivery anew: for this notice its lease has run out.
+            ("leased", token(10)),
+            ("reserved", String::new()),
+            ("delivered", String::new()),
+            ("consumed", String::new()),
+            ("superseded", String::new()),
+            ("dropped", String::new()),
+            ("pending", String::new()),
+            ("pending", String::new()),
+        ];
+        assert_eq!(states, expected.map(|(state, lease)| (state.to_owned(), lease)));
+        let deliveries = |db: &Connection| {
+            db.prepare("SELECT sink, seq, state, reason, quiet FROM delivery ORDER BY sink, seq")?
+                .query_map([], |r| {
+                    let (sink, seq, state): (String, i64, String) = (r.get(0)?, r.get(1)?, r.get(2)?);
+                    Ok((format!("{sink} {seq} {state}"), r.get(3)?, r.get(4)?))
+                })?
+                .collect::<rusqlite::Result<Vec<(String, String, bool)>>>()
+        };
+        let deliveries = opened.index.read(deliveries).await.unwrap();
+        let deliveries: Vec<(&str, &str, bool)> =
+            deliveries.iter().map(|(what, why, quiet)| (what.as_str(), why.as_str(), *quiet)).collect();
+        assert_eq!(
+            deliveries,
+            [
+                ("ops 1 pending", "", false),
+                ("ops 2 delivered", "", false),
+                ("ops 4 pending", "", true),
+                ("ops 7 leased", "", false),
+                ("ops 12 dead", "connection refused", false),
+                ("ops 13 pending", "503", false),
+                ("wake 1 pending", "", false),
+                ("wake 7 pending", "", false),
+                ("wake 8 leased", "", false),
+                ("wake 10 leased", "", false),
+                ("wake 12 delivered", "", false),
+            ]
+        );
+        // Clients are shown as before what is held for whatever reason, and no token of an answer.
+        let leased = |db: &Connection| read(db, &Filter { state: Some("leased".into()), limit: 99, ..Filter::default() });
+        let leased = opened.index.read(leased).await.unwrap();
+        assert!(leased.iter().all(|entry| entry.state == "leased"));
+        let leased: Vec<(u64, bool)> = leased.iter().map(|entry| (entry.notice.seq, entry.lease.is_empty())).collect();
+        assert_eq!(leased, [(4, true), (5, true), (6, true), (7, false), (8, false), (9, false), (10, false), (11, true)]);
+        assert_eq!(opened.index.read(last_seq).await.unwrap(), 20);
+        close(opened).await;
+    }
 }

@@ -55,7 +55,7 @@ impl Unexamined {
         Self { linked, others }
     }
 
-    /// What whoever asked for the stop should know, if there is anything.
+    /// A warning for the client that asked for the stop, if there is one.
     pub(crate) fn warning(&self) -> Option<String> {
         let begin = "descendants of other users may remain";
         if !self.linked.is_empty() {

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Leaves the starter's session, so that its end is not ours. Whoever leads a group already has left.
+/// Leaves the starter's session, so that its end is not ours. The leader of a group has left already.
 pub(crate) fn leave_session() {
     if let Err(error) = rustix::process::setsid() {
-        tracing::debug!(%error, "still in the session of whoever started us");
+        tracing::debug!(%error, "still in the session of the starter");
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn leave_priority() {
     }
 }
 
-/// Whether so many more descriptors can be had right now.
+/// Whether this many more descriptors can be opened right now.
 pub(crate) fn room_for(descriptors: usize) -> io::Result<()> {
     let one = || Ok(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?);
     let first: OwnedFd = one()?;
@@ -112,7 +112,7 @@ impl Watch {
     pub(crate) fn for_loss(file: &Path) -> io::Result<Self> {
         use inotify::WatchFlags as W;
         let lost = W::DELETE_SELF | W::MOVE_SELF;
-        // A name that is removed is a change of the file as long as somebody has it open.
+        // A name that is removed is a change of the file as long as a process has it open.
         let paths = [(file, lost | W::ATTRIB), (file.parent().unwrap_or(file), lost)];
         Self::new(&paths)
     }
@@ -150,23 +150,23 @@ pub(crate) async fn changed(watch: Option<&Watch>) -> bool {
     }
 }
 
-/// A life that can be waited for.
+/// An operating-system process that can be waited for.
 #[derive(Debug)]
-pub(crate) struct Lives(AsyncFd<OwnedFd>);
+pub(crate) struct ProcessHandle(AsyncFd<OwnedFd>);
 
-impl Lives {
-    /// This very life, or an error if it is over.
+impl ProcessHandle {
+    /// The process with this identity, or an error if it has exited.
     pub(crate) fn of(life: &Incarnation) -> io::Result<Self> {
         Self::at(outlast_store::os::pidfd_of(life)?)
     }
 
-    /// The life that this handle is of.
+    /// The process of this pidfd.
     pub(crate) fn at(handle: OwnedFd) -> io::Result<Self> {
         Ok(Self(readable(handle)?))
     }
 
-    /// Returns once it is over.
-    pub(crate) async fn over(&self) -> io::Result<()> {
+    /// Returns once it has exited.
+    pub(crate) async fn exited(&self) -> io::Result<()> {
         // A pidfd becomes readable once and stays so.
         self.0.readable().await.map(|_| ())
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::settle::{self, Settled};
+use crate::final_record::{self, FinalRecord};
 use outlast_core::{Cause, Ending, Outcome, OutputEnd, Record, Spec, StartFailure, StopWay};
 use outlast_store::meta::{Commit, Meta, flag};
 use outlast_store::segments::Keep;
@@ -41,10 +41,10 @@ impl World {
         meta
     }
 
-    fn settled(&self, n: u8) -> (Settled, Facts) {
+    fn settled(&self, n: u8) -> (FinalRecord, Facts) {
         let dir = self.home.process(id(n));
         let before = Facts::accepted(kept(n)).with(&Seen::look(&dir, 0));
-        let settled = settle::settle(&dir, &before, None, NOW).unwrap();
+        let settled = final_record::write(&dir, &before, None, NOW).unwrap();
         let after = before.with(&Seen::look(&dir, before.cursor));
         (settled, after)
     }
@@ -117,7 +117,7 @@ fn phases(recovered: &Recovered) -> Vec<(u8, &'static str)> {
 }
 
 async fn put(recovered: &Recovered, facts: &Facts) {
-    recovered.opened.index.put(facts.row()).await.unwrap();
+    recovered.opened.index.put(facts.clone()).await.unwrap();
 }
 
 async fn close(recovered: Recovered) {
@@ -238,7 +238,7 @@ fn without_keepers_a_living_command_is_orphaned_and_a_dead_one_lost() {
         world.folder(n);
         drop(world.meta(n, |m| started(m, me.pid, ticks)));
         let (settled, facts) = world.settled(n);
-        assert!(matches!(settled, Settled::Written));
+        assert!(matches!(settled, FinalRecord::Written));
         assert_eq!(facts.phase.word(), word);
         // Settling again changes nothing.
         assert_eq!(world.settled(n).1.phase, facts.phase);
@@ -252,7 +252,7 @@ fn a_running_process_whose_meta_is_gone_is_lost_and_not_started_again() {
     let dir = world.home.process(id(1));
     let of = outlast_core::Incarnation { pid: 7, start_ticks: 7, boot: 7 };
     let known = Facts { phase: Phase::Running { of, closed: None }, ..Facts::accepted(kept(1)) };
-    assert!(matches!(settle::settle(&dir, &known, None, NOW).unwrap(), Settled::Written));
+    assert!(matches!(final_record::write(&dir, &known, None, NOW).unwrap(), FinalRecord::Written));
     assert_eq!(known.with(&Seen::look(&dir, 0)).phase, Phase::Lost { last_seen: Some(of), at: NOW });
 }
 
@@ -276,21 +276,21 @@ fn what_a_keeper_holds_is_left_alone() {
     let world = World::new();
     world.folder(1);
     let _held = world.meta(1, |m| started(m, 7, 7));
-    assert!(matches!(world.settled(1).0, Settled::Kept));
-    assert!(!settle::never_started(&world.home.process(id(1)), id(1), StartFailure { errno: 0, what: "x".into() }, NOW).unwrap());
+    assert!(matches!(world.settled(1).0, FinalRecord::Kept));
+    assert!(!final_record::never_started(&world.home.process(id(1)), id(1), StartFailure { errno: 0, what: "x".into() }, NOW).unwrap());
 }
 
 #[test]
 fn nothing_was_started_is_provable() {
     let world = World::new();
     world.folder(1);
-    assert!(matches!(world.settled(1).0, Settled::NotStarted), "no keeper came that far");
+    assert!(matches!(world.settled(1).0, FinalRecord::NotStarted), "no keeper came that far");
     world.folder(2);
     drop(world.meta(2, |_| {}));
-    assert!(matches!(world.settled(2).0, Settled::NotStarted), "one came and was killed before it forked");
+    assert!(matches!(world.settled(2).0, FinalRecord::NotStarted), "one came and was killed before it forked");
     world.folder(3);
     std::fs::write(world.home.process(id(3)).meta(), b"").unwrap();
-    assert!(matches!(world.settled(3).0, Settled::NotStarted), "one was killed before it had written who it is");
+    assert!(matches!(world.settled(3).0, FinalRecord::NotStarted), "one was killed before it had written who it is");
     // Forked, and nobody was left to say whether it was executed: never started twice.
     world.folder(4);
     drop(world.meta(4, |m| m.live().cmd.store(i32::MAX, SeqCst)));
@@ -303,7 +303,7 @@ fn a_failed_start_is_an_end_like_any_other() {
     world.folder(1);
     let dir = world.home.process(id(1));
     let failure = StartFailure { errno: libc::ENOENT, what: "no program".into() };
-    assert!(settle::never_started(&dir, id(1), failure, NOW).unwrap());
+    assert!(final_record::never_started(&dir, id(1), failure, NOW).unwrap());
     let facts = Facts::accepted(kept(1)).with(&Seen::look(&dir, 0));
     assert!(facts.phase.is_final());
     assert_eq!(facts.phase.word(), "failed_start");
@@ -329,12 +329,12 @@ fn an_orphan_that_was_asked_to_end_was_killed_and_one_that_was_not_is_lost() {
         world.folder(n);
         drop(world.meta(n, |_| {}));
         let dir = world.home.process(id(n));
-        settle::record(&dir, &[Record::Adopted { at: NOW, of: dead }]).unwrap();
+        final_record::record(&dir, &[Record::Adopted { at: NOW, of: dead }]).unwrap();
         for stop in &asked {
-            settle::stop_asked(&dir, stop, NOW).unwrap();
+            final_record::stop_asked(&dir, stop, NOW).unwrap();
         }
         // One that only asks, behind one that kills, takes nothing back.
-        assert_eq!(settle::unfinished(&dir, NOW), asked.contains(&&hard).then_some(hard.way));
+        assert_eq!(final_record::unfinished(&dir, NOW), asked.contains(&&hard).then_some(hard.way));
         let (_, facts) = world.settled(n);
         assert!(facts.detached && facts.phase.is_final());
         assert_eq!(facts.phase.source(), source);
@@ -350,10 +350,10 @@ fn a_stop_of_an_orphan_that_is_taken_up_again_has_what_is_left_of_its_grace() {
     let dir = world.home.process(id(1));
     let grace = |seconds| StopWay::Escalate { grace: std::time::Duration::from_secs(seconds) };
     let cause = Cause::Asked { by: outlast_core::Owner::default(), source: "process.kill".into() };
-    settle::stop_asked(&dir, &outlast_core::Stop { cause, way: grace(10) }, NOW).unwrap();
+    final_record::stop_asked(&dir, &outlast_core::Stop { cause, way: grace(10) }, NOW).unwrap();
     for (after, left) in [(0, 10), (4, 6), (10, 0), (1_000, 0), (-5, 10)] {
         let now = Time::from_micros(NOW.micros() + after * 1_000_000);
-        assert_eq!(settle::unfinished(&dir, now), Some(grace(left)), "{after} s later");
+        assert_eq!(final_record::unfinished(&dir, now), Some(grace(left)), "{after} s later");
     }
 }
 
@@ -370,7 +370,7 @@ fn secrets_do_not_stay_when_both_keepers_died_before_they_scrubbed() {
     // What was not started yet still needs them.
     world.folder(3);
     drop(world.meta(3, |_| {}));
-    assert!(matches!(world.settled(3).0, Settled::NotStarted));
+    assert!(matches!(world.settled(3).0, FinalRecord::NotStarted));
     assert!(SpecFile::read_launch(&world.home.process(id(3))).unwrap().is_some());
 }
 

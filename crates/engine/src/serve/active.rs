@@ -1,14 +1,14 @@
 //! `active`: does anything still run?
 
-use super::Asked;
+use super::context::RequestContext;
 use crate::facts::Facts;
 use crate::refuse;
-use crate::state::Which;
+use crate::table::Which;
 use outlast_wire::v1::{Active, Activity, Error, ErrorKind};
 
-pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Error> {
-    let now = asked.shared().now();
-    let views = asked.engine.all(&asked.owner, Which::Live).await?;
+pub(super) async fn active(asked: &RequestContext, about: Activity) -> Result<Active, Error> {
+    let now = asked.parts.now();
+    let views = asked.parts.table.all(&asked.owner, Which::Live).await?;
     let runs = |f: &Facts| !f.is_over();
     let running = views.iter().filter(|v| runs(&v.facts)).count() as u64;
     let any = |so: &dyn Fn(&Facts) -> bool| views.iter().any(|v| runs(&v.facts) && so(&v.facts));
@@ -20,7 +20,7 @@ pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Err
             f.kept.spec.owner.session.as_ref() == Some(&session) && young
         }),
         Activity::Any => running > 0,
-        // What is not there, or over, keeps nobody waiting.
+        // A wait for a process that is over or not there has ended.
         Activity::Waiting { process } => match asked.resolve(&process).await {
             Ok(view) => runs(&view.facts) && !super::until::has_matched(asked, &view.facts).await?,
             Err(error) if error.kind == ErrorKind::Refusal => false,
@@ -31,7 +31,7 @@ pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Err
     let mut answer = Active::new(active, running);
     if is_about_all {
         let session = asked.owner.session.clone().unwrap_or_default();
-        answer.waiting = Some(asked.shared().outbox.waiting(&session, now).await.map_err(|e| refuse::index(&e))?);
+        answer.waiting = Some(asked.parts.outbox.waiting(&session, now).await.map_err(|e| refuse::index(&e))?);
     }
     Ok(answer)
 }

@@ -1,15 +1,16 @@
-//! `adopt`: take in a living process that somebody else started.
+//! `adopt`: take in a living process that another program started.
 
-use super::run::{random_id, undo, without_secrets};
-use super::{Asked, poll};
+use super::context::RequestContext;
+use super::poll;
+use super::run::{undo, without_secrets};
 use crate::adopt::{self, Found};
+use crate::bytes::random_id;
 use crate::disk::blocking;
-use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::os::id_of_environment;
-use crate::shared::Shared;
-use crate::state::{Reserved, View, Which};
-use crate::{refuse, settle};
+use crate::parts::Parts;
+use crate::table::{ProcessView, Reserved, Which};
+use crate::{final_record, refuse};
 use outlast_core::{Incarnation, Owner, ProcessId, Record};
 use outlast_store::meta::Meta;
 use outlast_store::os::{incarnation_of, parent_of};
@@ -17,12 +18,13 @@ use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, SpecFile};
 use outlast_wire::code;
 use outlast_wire::v1::{AdoptFrom, Adopted, Error};
+use std::sync::Arc;
 
 /// How many parents are looked at. Pids that pass to others meanwhile could make a circle.
 const DEEPEST: usize = 1_024;
 
-pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Error> {
-    let (bin, now) = (asked.shared().home.bin(), asked.shared().now());
+pub(super) async fn adopt(asked: &RequestContext, from: AdoptFrom) -> Result<Adopted, Error> {
+    let (bin, now) = (asked.parts.home.bin(), asked.parts.now());
     let by_pid = matches!(from, AdoptFrom::Pid { .. });
     let mut answer = Adopted::default();
     let found: Vec<Result<Found, String>> = match from {
@@ -43,7 +45,7 @@ pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Err
         let taken = match one {
             Ok(found) if !asked.owner.may_touch(&found.spec.owner) => Err(format!("pid {} belongs to another conversation", found.of.pid)),
             Ok(found) => match take_in(asked, found).await {
-                // Whoever asks for this one alone is refused; of many it is one that is left out.
+                // A request for this pid alone is refused; of a checkpoint the entry is skipped.
                 Err(error) if by_pid && error.code == code::NOT_THAT_PROCESS => return Err(error),
                 taken => taken.map_err(|e| e.error),
             },
@@ -58,9 +60,9 @@ pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Err
 }
 
 /// Why this life is part of a process that is known, if it is: stopping it is for that one's owner, and it would be stopped twice.
-async fn part_of(asked: &Asked, of: Incarnation) -> Result<Option<String>, Error> {
-    let all = asked.engine.all(&Owner::default(), Which::All).await?;
-    let leads = |v: &View, life: Incarnation| v.facts.phase.alive() == Some(life);
+async fn part_of(asked: &RequestContext, of: Incarnation) -> Result<Option<String>, Error> {
+    let all = asked.parts.table.all(&Owner::default(), Which::All).await?;
+    let leads = |v: &ProcessView, life: Incarnation| v.facts.phase.alive() == Some(life);
     let (by_name, above) = (id_of_environment(of.pid), ancestors(of.pid));
     let named = all.iter().find(|v| by_name == Some(v.id()));
     let Some(view) = named.or_else(|| all.iter().find(|v| above.iter().any(|life| leads(v, *life)))) else { return Ok(None) };
@@ -79,13 +81,13 @@ fn ancestors(pid: u32) -> Vec<Incarnation> {
 }
 
 /// The process under which this life is known already.
-async fn known(asked: &Asked, of: Incarnation) -> Result<Option<View>, Error> {
+async fn known(asked: &RequestContext, of: Incarnation) -> Result<Option<ProcessView>, Error> {
     // All of them: a life that another conversation owns must not be taken in twice.
-    let all = asked.engine.all(&Owner::default(), Which::Live).await?;
+    let all = asked.parts.table.all(&Owner::default(), Which::Live).await?;
     Ok(all.into_iter().find(|v| v.facts.phase.alive() == Some(of)))
 }
 
-async fn take_in(asked: &Asked, found: Found) -> Result<View, Error> {
+async fn take_in(asked: &RequestContext, found: Found) -> Result<ProcessView, Error> {
     if let Some(view) = known(asked, found.of).await? {
         return if asked.owner.may_touch(&view.facts.kept.spec.owner) {
             Ok(view)
@@ -96,30 +98,30 @@ async fn take_in(asked: &Asked, found: Found) -> Result<View, Error> {
     if let Some(why) = part_of(asked, found.of).await? {
         return Err(refuse::refusal(code::NOT_THAT_PROCESS, why, "`outlast list --all` shows what is looked after"));
     }
-    begin(&asked.engine, found).await
+    begin(&asked.parts, found).await
 }
 
 /// Writes it down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
-async fn begin(engine: &Engine, found: Found) -> Result<View, Error> {
-    let engine = engine.clone();
+async fn begin(parts: &Arc<Parts>, found: Found) -> Result<ProcessView, Error> {
+    let parts = Arc::clone(parts);
     let task = tokio::spawn(async move {
-        let id = reserve(&engine, &found).await?;
-        let writer = engine.clone();
+        let id = reserve(&parts, &found).await?;
+        let writer = Arc::clone(&parts);
         // A task of its own: the id is let go after a panic too.
         let written = tokio::spawn(async move { write_down(&writer, id, found).await });
         let taken = written.await.unwrap_or_else(|panic| Err(refuse::fault(panic)));
         if taken.is_err() {
-            engine.let_go(id).await;
+            parts.table.let_go(id).await;
         }
         taken
     });
     task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
 }
 
-async fn reserve(engine: &Engine, found: &Found) -> Result<ProcessId, Error> {
+async fn reserve(parts: &Arc<Parts>, found: &Found) -> Result<ProcessId, Error> {
     // An id that is in use here means another process; this one gets one of its own.
     for id in found.id.into_iter().chain(std::iter::repeat_with(random_id)) {
-        match engine.reserve(id, hash(found), found.spec.owner.clone()).await {
+        match parts.table.reserve(id, hash(found), found.spec.owner.clone()).await {
             Ok(Reserved::New) => return Ok(id),
             Ok(Reserved::Same(_) | Reserved::Pending(_)) => {}
             Err(error) if error.code == code::ID_TAKEN => {}
@@ -133,10 +135,9 @@ fn hash(found: &Found) -> String {
     format!("adopted:{}:{}:{:032x}", found.of.pid, found.of.start_ticks, found.of.boot)
 }
 
-async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View, Error> {
-    let shared = engine.shared();
-    let (dir, now, of) = (shared.home.process(id), shared.now(), found.of);
-    let kept = kept(shared, id, found);
+async fn write_down(parts: &Arc<Parts>, id: ProcessId, found: Found) -> Result<ProcessView, Error> {
+    let (dir, now, of) = (parts.home.process(id), parts.now(), found.of);
+    let kept = kept(parts, id, found);
     let on_disk = kept.clone();
     let written = blocking(move || -> Result<Seen, Error> {
         let failed = |e: std::io::Error| refuse::disk(format!("cannot write down {id}"), &e);
@@ -146,12 +147,12 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View
         if let Some(meta) = Meta::hold(&dir, id, now).map_err(failed)? {
             meta.release().map_err(failed)?;
         }
-        settle::record(&dir, &[Record::Adopted { at: now, of }]).map_err(failed)?;
+        final_record::record(&dir, &[Record::Adopted { at: now, of }]).map_err(failed)?;
         Ok(Seen::look(&dir, 0))
     })
     .await
     .map_err(|e| refuse::disk(format!("cannot write down {id}"), &e))?;
-    let dir = shared.home.process(id);
+    let dir = parts.home.process(id);
     let undo = move || undo(&dir);
     let facts = match written {
         Ok(seen) => Facts::accepted(kept).with(&seen),
@@ -161,17 +162,17 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View
             return Err(error);
         }
     };
-    if let Err(error) = shared.index.put(facts.row()).await {
+    if let Err(error) = parts.index.put(facts.clone()).await {
         // As above.
         let _undone = blocking(undo).await;
         return Err(refuse::index_start(&error));
     }
-    engine.accept_process(facts, None).await
+    parts.table.accept_process(facts, None).await
 }
 
-fn kept(shared: &Shared, id: ProcessId, found: Found) -> Kept {
+fn kept(parts: &Parts, id: ProcessId, found: Found) -> Kept {
     let hash = hash(&found);
-    let (spec, _) = without_secrets(found.spec, &shared.redactor);
+    let (spec, _) = without_secrets(found.spec, &parts.redactor);
     Kept {
         id,
         spec,

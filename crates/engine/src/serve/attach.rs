@@ -1,7 +1,8 @@
 //! `attach`: a real terminal looks on, for as long as the connection lasts.
 
-use super::keeper::{Away, reach};
-use super::{Asked, poll};
+use super::context::RequestContext;
+use super::poll;
+use crate::reach::Away;
 use outlast_core::Phase;
 use outlast_wire::v1::keeper::Ask;
 
@@ -9,7 +10,7 @@ use outlast_wire::v1::keeper::Ask;
 const TRIES: u32 = 16;
 
 /// Answers, then stays: the terminal looks on until the connection ends and this is dropped.
-pub(super) async fn attach(asked: &Asked, name: &str, read_only: bool) {
+pub(super) async fn attach(asked: &RequestContext, name: &str, read_only: bool) {
     let mut view = match asked.resolve(name).await {
         Ok(view) => view,
         Err(error) => return asked.out.error(error).await,
@@ -18,7 +19,7 @@ pub(super) async fn attach(asked: &Asked, name: &str, read_only: bool) {
     // A terminal that sends nothing cannot answer the program's questions.
     let answers = view.facts.kept.spec.pty && !read_only;
     let mut link = None;
-    if answers && let Ok(mut open) = reach(&asked.engine, &mut view).await {
+    if answers && let Ok(mut open) = asked.parts.reach.keeper(&mut view).await {
         // Before the answer, or the keeper could answer a question that this terminal also sees.
         if open.ask(Ask::Attached { on: true }).await.is_ok() {
             link = Some(open);
@@ -33,7 +34,7 @@ pub(super) async fn attach(asked: &Asked, name: &str, read_only: bool) {
             open.closed().await;
         }
         // The pump that knew of us is gone; tell the next one.
-        match reach(&asked.engine, &mut view).await {
+        match asked.parts.reach.keeper(&mut view).await {
             Ok(mut open) => {
                 link = open.ask(Ask::Attached { on: true }).await.is_ok().then_some(open);
                 failures = if link.is_some() { 0 } else { failures + 1 };

@@ -1,6 +1,6 @@
 //! Which of many processes a request is about.
 
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::{ProcessId, Scope};
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ pub(super) enum Chosen {
 }
 
 impl Chosen {
-    pub(super) fn takes(&self, view: &View) -> bool {
+    pub(super) fn takes(&self, view: &ProcessView) -> bool {
         match self {
             Self::In(scope) => scope.takes(&view.facts.kept.spec.owner),
             Self::These(ids) => ids.contains(&view.id()),

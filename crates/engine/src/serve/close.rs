@@ -1,8 +1,8 @@
 //! `close`: the end of the input.
 
-use super::Asked;
-use super::keeper::{Away, reach, unexpected, unreachable};
+use super::context::RequestContext;
 use super::write::checked;
+use crate::reach::{Away, unexpected, unreachable};
 use outlast_core::Ask as Wish;
 use outlast_wire::v1::keeper::{Ask, Say};
 use outlast_wire::v1::{Error, Written};
@@ -10,14 +10,14 @@ use outlast_wire::v1::{Error, Written};
 /// How often it is tried again, because the keeper was replaced. Closing twice is closing once.
 const TRIES: u32 = 8;
 
-pub(super) async fn close(asked: &Asked, name: &str) -> Result<Written, Error> {
+pub(super) async fn close(asked: &RequestContext, name: &str) -> Result<Written, Error> {
     let mut view = asked.resolve(name).await?;
     let input = view.input.clone();
     // Behind whatever is being written.
     let _turn = input.lock().await;
     for _ in 0..TRIES {
         checked(asked, &mut view, Wish::CloseInput).await?;
-        let mut link = match reach(&asked.engine, &mut view).await {
+        let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
             Err(Away::Over) => continue,
             Err(Away::Refused(error)) => return Err(error),

@@ -1,11 +1,11 @@
 //! What sinks that push owe, and how their pushes went.
 
-use super::Asked;
-use super::notice::word;
-use crate::outbox::{Owed, Pushed};
+use super::context::RequestContext;
+use crate::bytes::lease_token;
+use crate::closing::Closing;
+use crate::notices::{Owed, Pushed};
 use crate::points::point;
 use crate::refuse;
-use crate::shared::Closing;
 use outlast_text::announce;
 use outlast_wire::code;
 use outlast_wire::v1::notice::{Deliveries, Delivery, Lent, Push};
@@ -20,20 +20,20 @@ const MOST: u32 = 1_000;
 const LONGEST_REASON: usize = 4 << 10;
 
 /// Gives a sink what it owes, as soon as it owes something.
-pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms: u64) -> Result<Deliveries, Error> {
-    let shared = asked.shared();
+pub(super) async fn deliveries(asked: &RequestContext, sink: String, limit: u32, lease_ms: u64) -> Result<Deliveries, Error> {
+    let parts = &asked.parts;
     known(asked, &sink)?;
     if limit == 0 || limit > MOST || lease_ms == 0 || lease_ms > LONGEST_LEASE {
         let what = format!("{limit} deliveries for {lease_ms} ms cannot be given");
         return Err(refuse::refusal(code::BAD_REQUEST, what, "give a limit of 1 to 1,000, and 1 to 86,400,000 ms"));
     }
-    let mut news = shared.outbox.news();
+    let mut news = parts.outbox.news();
     loop {
-        if *shared.closing.borrow() != Closing::Open {
+        if parts.closing.stage() != Closing::Open {
             return Err(refuse::stopping());
         }
         news.borrow_and_update();
-        let taken = shared.outbox.take(sink.clone(), limit as usize, word(), lease_ms as i64 * 1_000, shared.now());
+        let taken = parts.outbox.take(sink.clone(), limit as usize, lease_token(), lease_ms as i64 * 1_000, parts.now());
         let (taken, due) = taken.await.map_err(|e| refuse::index(&e))?;
         if !taken.is_empty() {
             point!("delivery.leased");
@@ -42,7 +42,7 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
         let wait = due.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
-            () = shared.closing(Closing::Stopping) => return Err(refuse::stopping()),
+            () = parts.closing.reached(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
@@ -57,20 +57,20 @@ fn answer(owed: Vec<Owed>) -> Deliveries {
 }
 
 /// Says which of these a sink that wakes may tell.
-pub(super) async fn wake(asked: &Asked, sink: String, lent: Vec<Lent>) -> Result<Deliveries, Error> {
+pub(super) async fn wake(asked: &RequestContext, sink: String, lent: Vec<Lent>) -> Result<Deliveries, Error> {
     known(asked, &sink)?;
     if lent.len() > MOST as usize {
         let what = format!("{} deliveries cannot be told at once", lent.len());
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("name {MOST} at most")));
     }
     let lent = lent.into_iter().map(|one| (one.seq, one.lease)).collect();
-    let go = asked.shared().outbox.wake(sink, lent, asked.shared().now()).await.map_err(|e| refuse::index(&e))?;
+    let go = asked.parts.outbox.wake(sink, lent, asked.parts.now()).await.map_err(|e| refuse::index(&e))?;
     point!("delivery.wakes");
     Ok(answer(go))
 }
 
-fn known(asked: &Asked, sink: &str) -> Result<(), Error> {
-    let all = asked.shared().outbox.sinks();
+fn known(asked: &RequestContext, sink: &str) -> Result<(), Error> {
+    let all = asked.parts.outbox.sinks();
     if all.iter().any(|s| s.name == sink) {
         return Ok(());
     }
@@ -80,9 +80,9 @@ fn known(asked: &Asked, sink: &str) -> Result<(), Error> {
 }
 
 /// Takes down how a push went.
-pub(super) async fn pushed(asked: &Asked, sink: String, seq: u64, lease: String, how: Push) -> Result<Done, Error> {
+pub(super) async fn pushed(asked: &RequestContext, sink: String, seq: u64, lease: String, how: Push) -> Result<Done, Error> {
     known(asked, &sink)?;
-    let now = asked.shared().now();
+    let now = asked.parts.now();
     let short = |reason: String| reason.chars().take(LONGEST_REASON).collect();
     let after = |ms: u64| Duration::from_millis(ms.min(LONGEST_LEASE));
     let how = match how {
@@ -92,9 +92,9 @@ pub(super) async fn pushed(asked: &Asked, sink: String, seq: u64, lease: String,
         Push::Dead { reason } => Pushed::Dead { reason: short(reason) },
     };
     point!("delivery.before_settle");
-    let (kept, end_of) = asked.shared().outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;
+    let (kept, end_of) = asked.parts.outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;
     if let Some(process) = end_of {
-        asked.engine.consumed(process).await;
+        asked.parts.table.consumed(process).await;
     }
     point!("delivery.settled");
     Ok(Done::word(if kept { "ok" } else { "lost" }))

@@ -1,19 +1,19 @@
 //! `engine stop`: who may ask for it.
 
-use super::Asked;
+use super::context::RequestContext;
 use crate::refuse;
-use crate::state::Which;
+use crate::table::Which;
 use outlast_core::{OnStop, Owner};
 use outlast_wire::code;
 use outlast_wire::v1::Error;
 
 /// A conversation may not stop, by way of the engine, what it may not stop by name. What goes on without an engine is no reason.
-pub(super) async fn may_stop(asked: &Asked) -> Result<(), Error> {
+pub(super) async fn may_stop(asked: &RequestContext) -> Result<(), Error> {
     if asked.owner.session.is_none() {
         return Ok(());
     }
     // One that ends already ends as it was asked.
-    let Ok(live) = asked.engine.all(&Owner::default(), Which::Live).await else { return Ok(()) };
+    let Ok(live) = asked.parts.table.all(&Owner::default(), Which::Live).await else { return Ok(()) };
     let dies = live.iter().map(|v| &v.facts).filter(|f| !f.is_over() && f.kept.spec.on_stop == OnStop::Kill);
     match dies.filter(|f| !asked.owner.may_touch(&f.kept.spec.owner)).count() {
         0 => Ok(()),

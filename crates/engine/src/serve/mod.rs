@@ -2,23 +2,22 @@
 
 mod active;
 mod adopt;
-mod asked;
 mod attach;
-mod awaiting;
 mod chosen;
 mod clean;
 mod close;
+mod context;
 mod deliveries;
+mod dispatch;
 mod engine_status;
 mod engine_stop;
 mod gateway;
-mod keeper;
 mod kill;
-mod kill_left;
 mod list;
 mod log;
 mod notice;
 mod out;
+mod pending_answer;
 mod poll;
 mod read;
 mod relay;
@@ -33,18 +32,12 @@ mod view;
 mod wait;
 mod write;
 
-pub use gateway::GatewayWatch;
-pub(crate) use gateway::Gateways;
-pub(crate) use keeper::{Away, reach};
-pub(crate) use kill::stop_with_the_engine;
-pub(crate) use list::Listed;
-pub(crate) use view::Views;
-
-use crate::engine::Engine;
+use crate::clients::{Client, ClientKind};
+use crate::closing::Closing;
+use crate::parts::Parts;
 use crate::points::point;
 use crate::refuse;
-use crate::shared::{Client, Closing};
-use asked::{Asked, Ended, Fresh, finished, fresh, glance, reading};
+use context::{Input, RequestContext};
 use out::{Out, Outgoing, send_all};
 use outlast_wire::frame::{Frame, Splitter};
 use outlast_wire::socket;
@@ -60,34 +53,25 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// How many requests of one connection may be under way.
 const UNDER_WAY: usize = 1_024;
-/// How many frames may wait to be sent. Who has more waits.
+/// How many frames may wait to be sent. A task with more waits.
 const OUTGOING: usize = 16;
 /// The most that one write may bring.
 const MOST_INPUT: u32 = 16 << 20;
 /// The most that all writes of one connection may hold together, from their announcement to their answer.
 const MOST_WAITING_INPUT: usize = 4 * MOST_INPUT as usize;
 
-/// Where a connection comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum From {
-    /// Somebody who uses the engine.
-    Outside,
-    /// Something that goes along with it.
-    Within,
-}
-
 /// Serves one connection until either side ends it.
 pub(crate) async fn connection(
-    engine: Engine,
+    parts: Arc<Parts>,
     (from, to): (impl AsyncRead + Unpin, impl AsyncWrite + Send + Unpin + 'static),
-    whose: From,
+    kind: ClientKind,
 ) {
-    let _connected = Client::new(engine.shared(), whose);
+    let _connected = Client::new(&parts.clients, kind);
     let (out, outgoing) = mpsc::channel(OUTGOING);
-    let mut closed = std::pin::pin!(engine.shared().closing(Closing::Closed));
-    let mut talk = Talk {
-        relays: Arc::new(Relays::new(engine.clone())),
-        engine,
+    let mut closed = std::pin::pin!(parts.closing.reached(Closing::Closed));
+    let mut connection = Connection {
+        relays: Arc::new(Relays::new(Arc::clone(&parts))),
+        parts,
         out,
         tasks: JoinSet::new(),
         under_way: HashMap::new(),
@@ -102,13 +86,13 @@ pub(crate) async fn connection(
     let talking = async {
         loop {
             tokio::select! {
-                frame = incoming.next(), if talk.tasks.len() < UNDER_WAY => match frame? {
-                    Some(frame) => talk.on_frame(frame).await?,
+                frame = incoming.next(), if connection.tasks.len() < UNDER_WAY => match frame? {
+                    Some(frame) => connection.on_frame(frame).await?,
                     None => return Ok(()),
                 },
-                Some(done) = talk.tasks.join_next_with_id(), if !talk.tasks.is_empty() => talk.on_done(done).await,
+                Some(done) = connection.tasks.join_next_with_id(), if !connection.tasks.is_empty() => connection.on_done(done).await,
                 () = &mut closed => {
-                    talk.refuse_the_rest().await;
+                    connection.refuse_the_rest().await;
                     return io::Result::Ok(());
                 }
             }
@@ -117,16 +101,16 @@ pub(crate) async fn connection(
     let ended = tokio::select! {
         biased;
         ended = talking => ended,
-        // It goes on for as long as anybody can send, and we can.
+        // It ends when no sender is left, or the client reads no more.
         () = &mut writer => return,
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
     }
-    // Whoever has left waits for nothing.
-    talk.tasks.shutdown().await;
-    drop(talk);
-    // It sends what is queued and says nothing about it: whoever has left misses it.
+    // A client that has left waits for nothing.
+    connection.tasks.shutdown().await;
+    drop(connection);
+    // It sends what is queued. A client that has left misses it.
     writer.await;
 }
 
@@ -169,15 +153,8 @@ struct Writing {
     input: Input,
 }
 
-/// What a write brings, with the room that it takes until it is answered.
-#[derive(Default)]
-struct Input {
-    bytes: Vec<u8>,
-    _room: Option<OwnedSemaphorePermit>,
-}
-
-struct Talk {
-    engine: Engine,
+struct Connection {
+    parts: Arc<Parts>,
     out: mpsc::Sender<Outgoing>,
     tasks: JoinSet<()>,
     under_way: HashMap<u64, AbortHandle>,
@@ -187,11 +164,11 @@ struct Talk {
     writing: Option<Writing>,
     /// A permit for each byte that the writes under way may hold.
     room: Arc<Semaphore>,
-    /// Answers that are on their way to somebody behind this connection.
+    /// Answers that this connection forwards.
     relays: Arc<Relays>,
 }
 
-impl Talk {
+impl Connection {
     async fn on_frame(&mut self, frame: Frame) -> io::Result<()> {
         match frame {
             Frame::Json(text) => match serde_json::from_slice::<Message>(&text) {
@@ -224,12 +201,12 @@ impl Talk {
         }
         tracing::debug!(client, version, "hello");
         self.greeted = true;
-        self.elsewhere = namespaces.and_then(|theirs| elsewhere(&self.engine.shared().namespaces, &theirs));
+        self.elsewhere = namespaces.and_then(|theirs| elsewhere(&self.parts.at_start.namespaces, &theirs));
         out.answer(Hello {
             version: version.min(VERSION),
             program: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            home: Some(self.engine.shared().home.root.as_path().into()),
+            home: Some(self.parts.home.root.as_path().into()),
         })
         .await;
         Ok(())
@@ -312,8 +289,8 @@ impl Talk {
     }
 
     fn start(&mut self, message: Message, input: Input) {
-        let asked = Asked {
-            engine: self.engine.clone(),
+        let asked = RequestContext {
+            parts: Arc::clone(&self.parts),
             owner: message.owner,
             relays: self.relays.clone(),
             relay: message.relay,
@@ -338,8 +315,8 @@ impl Talk {
     }
 
     async fn refuse_the_rest(&mut self) {
-        let shared = self.engine.shared();
-        let why = if shared.own_home.is_lost() { refuse::home_gone(&shared.home.root) } else { refuse::stopping() };
+        let parts = &self.parts;
+        let why = if parts.own_home.is_lost() { refuse::home_gone(&parts.home.root) } else { refuse::stopping() };
         for (id, task) in std::mem::take(&mut self.under_way) {
             if !task.is_finished() {
                 task.abort();

@@ -1,10 +1,13 @@
 //! Notices: given out, settled, followed, posted, read.
 
-use super::Asked;
-use crate::outbox::{Claim, Claimed, Draft, Entry, Filter, Moment, Settled, Verdict};
+use super::context::RequestContext;
+use crate::bytes::lease_token;
+use crate::closing::Closing;
+use crate::notices::{Claim, Claimed, Draft, Entry, Filter, Settled, Verdict, moment};
+use crate::parts::Parts;
 use crate::points::point;
 use crate::refuse;
-use crate::shared::{Closing, Shared};
+use outlast_core::notice_state::TakerKind;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
 use outlast_wire::code;
@@ -29,17 +32,17 @@ const LONGEST_NAME: usize = 256;
 /// Kinds that only we may use.
 const OURS: [&str; 6] = ["completion", "watch_match", "watch_disabled", "watch_overflow_tripped", "watch_overflow_released", "until"];
 
-pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64, wait_ms: Option<u64>) -> Result<Notices, Error> {
+pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease_ms: u64, wait_ms: Option<u64>) -> Result<Notices, Error> {
     let limit = checked(limit)?;
     if lease_ms == 0 || lease_ms > LONGEST_LEASE {
         let what = format!("a lease of {lease_ms} ms is out of range");
         return Err(refuse::refusal(code::BAD_REQUEST, what, "give 1 to 86,400,000 ms (a day)"));
     }
-    let outbox = &asked.shared().outbox;
+    let outbox = &asked.parts.outbox;
     let mut news = outbox.news();
     let until = wait_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
     let mut interrupts = match &asked.owner.session {
-        Some(session) => asked.engine.interrupts(session.clone()).await,
+        Some(session) => asked.parts.table.interrupts(session.clone()).await,
         None => None,
     };
     let mut too_late = 0;
@@ -49,13 +52,13 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             session: asked.owner.session.clone().unwrap_or_default(),
             generation: asked.owner.generation.clone().unwrap_or_default(),
             taker: match taker {
-                Taker::Terminal => crate::outbox::Taker::Terminal,
-                Taker::Gateway => crate::outbox::Taker::Gateway,
+                Taker::Terminal => TakerKind::Terminal,
+                Taker::Gateway => TakerKind::Gateway,
             },
             limit,
-            lease: word(),
+            lease: lease_token(),
             lease_for: lease_ms as i64 * 1_000,
-            now: Moment::now(asked.shared().now()),
+            now: moment(asked.parts.now()),
         };
         let claiming = Claiming::new(asked, &claim);
         let (Claimed { given, too_late: more }, lapses) = outbox.claim(claim).await.map_err(|e| refuse::index(&e))?;
@@ -70,11 +73,11 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
         if !waits {
             return Ok(none(too_late));
         }
-        // What somebody else has may come back without a word.
+        // The lease of another taker may end without a report.
         let lapse = lapses.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
-            () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
+            () = asked.parts.closing.reached(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => {}
             () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
             () = super::wait::interrupted(&mut interrupts) => return Ok(none(too_late)),
@@ -82,15 +85,15 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
     }
 }
 
-/// A claim that is under way. Should whoever asked leave before it is done, as a cancelled call does, what it gives is given to the next instead.
+/// A claim that is under way. If the taker leaves before it is done, as a cancelled call does, its notices are given to the next taker.
 struct Claiming {
-    shared: Arc<Shared>,
+    parts: Arc<Parts>,
     claim: Option<Claim>,
 }
 
 impl Claiming {
-    fn new(asked: &Asked, claim: &Claim) -> Self {
-        Self { shared: asked.shared().clone(), claim: Some(claim.clone()) }
+    fn new(asked: &RequestContext, claim: &Claim) -> Self {
+        Self { parts: Arc::clone(&asked.parts), claim: Some(claim.clone()) }
     }
 
     /// From here on it is known what was given.
@@ -101,11 +104,11 @@ impl Claiming {
 
 impl Drop for Claiming {
     fn drop(&mut self) {
-        // Without a runtime there is no engine left that could tell anybody.
+        // Without a runtime there is no engine left to give them out.
         let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current()) else { return };
-        let shared = self.shared.clone();
+        let parts = self.parts.clone();
         // The claim is written first: it was asked for before.
-        runtime.spawn(async move { shared.outbox.unclaim(claim, shared.now()).await });
+        runtime.spawn(async move { parts.outbox.unclaim(claim, parts.now()).await });
     }
 }
 
@@ -115,12 +118,6 @@ fn checked(limit: u32) -> Result<usize, Error> {
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("give a limit of 1 to {MOST}")));
     }
     Ok(limit as usize)
-}
-
-/// A word that nobody can guess.
-pub(super) fn word() -> String {
-    let halves = [super::run::random_id(), super::run::random_id()];
-    halves.iter().map(|id| crate::run_dir::hex(&id.bytes())).collect()
 }
 
 fn none(too_late: u64) -> Notices {
@@ -139,13 +136,14 @@ fn told(entry: Entry) -> Told {
     told.reason = entry.reason;
     told.attempts = entry.attempts;
     told.observed = entry.observed;
-    told.lease = leased.then_some(entry.lease);
+    // A notice that is held for an answer has no token.
+    told.lease = Some(entry.lease).filter(|token| !token.is_empty());
     told.lease_until = leased.then(|| Time::from_micros(entry.lease_until));
     told.settled_at = (entry.settled_at > 0).then(|| Time::from_micros(entry.settled_at));
     told
 }
 
-pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String>, verdict: v1::Verdict) -> Result<Judged, Error> {
+pub(super) async fn settle(asked: &RequestContext, ids: Vec<String>, lease: Option<String>, verdict: v1::Verdict) -> Result<Judged, Error> {
     if ids.is_empty() || ids.len() > MOST as usize {
         let what = format!("{} notices cannot be settled at once", ids.len());
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("name 1 to {MOST}")));
@@ -157,9 +155,8 @@ pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String
     };
     let delivered = verdict == Verdict::Delivered;
     point!("notice.before_settle");
-    let shared = asked.shared();
-    let judged =
-        shared.outbox.judge(ids, asked.owner.session.clone(), lease, verdict, shared.now()).await.map_err(|e| refuse::index(&e))?;
+    let parts = &asked.parts;
+    let judged = parts.outbox.judge(ids, asked.owner.session.clone(), lease, verdict, parts.now()).await.map_err(|e| refuse::index(&e))?;
     point!("notice.settled");
     let mut notices = Vec::new();
     for judged in judged {
@@ -170,7 +167,7 @@ pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String
             Settled::Lost => "lost",
         };
         if let (true, Some(process)) = (delivered && status == "ok", judged.completion_of) {
-            asked.engine.consumed(process).await;
+            asked.parts.table.consumed(process).await;
         }
         notices.push(JudgedOne::new(judged.id, status));
     }
@@ -178,14 +175,14 @@ pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String
 }
 
 /// Sends every notice as it is made. Ends with the connection, or with the engine.
-pub(super) async fn follow(asked: &Asked, after: Option<u64>) -> Result<Done, Error> {
-    let outbox = &asked.shared().outbox;
+pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result<Done, Error> {
+    let outbox = &asked.parts.outbox;
     let (mut news, following) = (outbox.news(), outbox.follow());
     let mut after = match after {
         Some(seq) => seq,
         None => outbox.last_seq().await.map_err(|e| refuse::index(&e))?,
     };
-    // Whoever waits for this knows that nothing is missed from here on.
+    // A client that waits for this event knows that it misses nothing from here on.
     asked.out.event(Event::Waiting { after: Some(after) }).await;
     loop {
         news.borrow_and_update();
@@ -202,16 +199,16 @@ pub(super) async fn follow(asked: &Asked, after: Option<u64>) -> Result<Done, Er
         }
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
-            () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
+            () = asked.parts.closing.reached(Closing::Stopping) => return Err(refuse::stopping()),
         }
     }
 }
 
 /// Sends what is on disk behind a place. The place of the last that was sent.
-async fn send_behind(asked: &Asked, mut after: u64) -> Result<u64, Error> {
+async fn send_behind(asked: &RequestContext, mut after: u64) -> Result<u64, Error> {
     loop {
         let filter = Filter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..Filter::default() };
-        let found = asked.shared().outbox.behind(filter).await.map_err(|e| refuse::index(&e))?;
+        let found = asked.parts.outbox.behind(filter).await.map_err(|e| refuse::index(&e))?;
         if found.is_empty() {
             return Ok(after);
         }
@@ -222,7 +219,7 @@ async fn send_behind(asked: &Asked, mut after: u64) -> Result<u64, Error> {
     }
 }
 
-pub(super) async fn history(asked: &Asked, wanted: History) -> Result<Notices, Error> {
+pub(super) async fn history(asked: &RequestContext, wanted: History) -> Result<Notices, Error> {
     let limit = checked(wanted.limit.unwrap_or(100))?;
     let states = ["pending", "leased", "delivered", "consumed", "superseded", "dropped"];
     if let Some(state) = wanted.state.as_deref().filter(|s| !states.contains(s)) {
@@ -242,61 +239,61 @@ pub(super) async fn history(asked: &Asked, wanted: History) -> Result<Notices, E
         newest: wanted.newest,
         limit,
     };
-    let found = asked.shared().outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+    let found = asked.parts.outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
     Ok(Notices::new(found.into_iter().map(told).collect(), None))
 }
 
-pub(super) async fn replay(asked: &Asked, what: Replay) -> Result<Done, Error> {
-    let (outbox, session) = (&asked.shared().outbox, asked.owner.session.clone());
+pub(super) async fn replay(asked: &RequestContext, what: Replay) -> Result<Done, Error> {
+    let (outbox, session) = (&asked.parts.outbox, asked.owner.session.clone());
     let count = match what {
-        Replay::From { seq } => outbox.replay(seq, session, asked.shared().now()).await,
+        Replay::From { seq } => outbox.replay(seq, session, asked.parts.now()).await,
         Replay::Dead { notice, sink } => outbox.revive(notice, sink, session).await,
     };
     let count = count.map_err(|e| refuse::index(&e))?;
     Ok(Done::many(count))
 }
 
-pub(super) async fn dead(asked: &Asked, limit: Option<u32>) -> Result<Dead, Error> {
+pub(super) async fn dead(asked: &RequestContext, limit: Option<u32>) -> Result<Dead, Error> {
     let limit = checked(limit.unwrap_or(100))?;
-    let found = asked.shared().outbox.dead(asked.owner.session.clone(), limit).await.map_err(|e| refuse::index(&e))?;
+    let found = asked.parts.outbox.dead(asked.owner.session.clone(), limit).await.map_err(|e| refuse::index(&e))?;
     let letter =
-        |(sink, owed): (String, crate::outbox::Owed)| DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason);
+        |(sink, owed): (String, crate::notices::Owed)| DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason);
     Ok(Dead { letters: found.into_iter().map(letter).collect() })
 }
 
 /// The process that a name means, also if nothing is left of it but what was told.
-async fn named(asked: &Asked, name: &str) -> Result<ProcessId, Error> {
+async fn named(asked: &RequestContext, name: &str) -> Result<ProcessId, Error> {
     match (asked.resolve(name).await, name.parse()) {
         (Ok(view), _) => Ok(view.id()),
         (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => {
             let filter = Filter { session: asked.owner.session.clone(), process: Some(id.to_string()), limit: 1, ..Filter::default() };
-            let found = asked.shared().outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+            let found = asked.parts.outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
             if found.is_empty() { Err(error) } else { Ok(id) }
         }
         (Err(error), _) => Err(error),
     }
 }
 
-pub(super) async fn consumed(asked: &Asked, name: &str, mark: bool) -> Result<Consumed, Error> {
+pub(super) async fn consumed(asked: &RequestContext, name: &str, mark: bool) -> Result<Consumed, Error> {
     let id = named(asked, name).await?;
-    let shared = asked.shared();
+    let parts = &asked.parts;
     if mark {
-        // What has not ended nobody has seen the end of.
-        if asked.engine.facts(id).await.is_some_and(|facts| !facts.is_over()) {
+        // The end of a running process cannot have been seen.
+        if asked.parts.table.facts(id).await.is_some_and(|facts| !facts.is_over()) {
             return Ok(Consumed { consumed: false });
         }
-        shared.outbox.consume(id, "mark", shared.now()).await.map_err(|e| refuse::index(&e))?;
-        asked.engine.consumed(id).await;
+        parts.outbox.consume(id, "mark", parts.now()).await.map_err(|e| refuse::index(&e))?;
+        asked.parts.table.consumed(id).await;
         return Ok(Consumed { consumed: true });
     }
-    let consumed = shared.outbox.is_consumed(id).await.map_err(|e| refuse::index(&e))?;
+    let consumed = parts.outbox.is_consumed(id).await.map_err(|e| refuse::index(&e))?;
     Ok(Consumed { consumed })
 }
 
-pub(super) async fn post(asked: &Asked, id: Option<String>, event: Map<String, Value>, route: Route) -> Result<Posted, Error> {
-    let draft = draft(&asked.owner, id, event, route, &asked.shared().redactor, asked.shared().now())?;
+pub(super) async fn post(asked: &RequestContext, id: Option<String>, event: Map<String, Value>, route: Route) -> Result<Posted, Error> {
+    let draft = draft(&asked.owner, id, event, route, &asked.parts.redactor, asked.parts.now())?;
     let wanted = (draft.body.clone(), draft.route.clone());
-    let (found, new) = asked.shared().outbox.post(draft, asked.owner.clone(), asked.shared().now()).await.map_err(|e| refuse::index(&e))?;
+    let (found, new) = asked.parts.outbox.post(draft, asked.owner.clone(), asked.parts.now()).await.map_err(|e| refuse::index(&e))?;
     let Some(entry) = found else { return Err(refuse::fault("a notice was written and is not there")) };
     if !new && (&entry.notice.body, &entry.notice.route) != (&wanted.0, &wanted.1) {
         let what = format!("{} is the name of another notice, with another content or for another place", entry.notice.event_id);
@@ -371,7 +368,7 @@ fn draft(
             );
         }
         Some(id) => id,
-        None => word(),
+        None => lease_token(),
     };
     for ours in ["seq", "created_at", "repeat"] {
         event.remove(ours);
@@ -423,7 +420,7 @@ fn masked_fields(redactor: &Redactor, fields: Map<String, Value>) -> Map<String,
     all
 }
 
-/// How many objects and lists lie inside each other. Whoever read the value has bounded that.
+/// How many objects and lists lie inside each other. The reader of the value has bounded that.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),

@@ -25,7 +25,7 @@ pub(super) async fn send_all(mut to: impl AsyncWrite + Unpin, mut outgoing: mpsc
             then(open).await;
         }
     }
-    // Whoever left before the end misses it.
+    // A client that has left misses it.
     let _shut = to.shutdown().await;
 }
 
@@ -41,7 +41,7 @@ impl Out {
         self.send(frame::json(&Reply::answer(self.of, answer))).await;
     }
 
-    /// Does `first`, answers, and does `then` with whether the answer reached the socket. All of it is done even if whoever asked leaves meanwhile.
+    /// Does `first`, answers, and does `then` with whether the answer reached the socket. All of it is done even if the client leaves meanwhile.
     pub(super) async fn answer_between<T: Serialize>(&self, first: impl Future<Output = ()> + Send + 'static, answer: T, then: Then) {
         let (to, outgoing) = (self.to.clone(), Outgoing { frame: frame::json(&Reply::answer(self.of, answer)), then: Some(then) });
         let answered = tokio::spawn(async move {
@@ -77,7 +77,7 @@ impl Out {
     }
 
     pub(super) async fn send(&self, frame: Vec<u8>) {
-        // Whoever has left misses it.
+        // A client that has left misses it.
         let _gone = self.to.send(Outgoing { frame, then: None }).await;
     }
 }

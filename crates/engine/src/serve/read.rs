@@ -1,11 +1,12 @@
 //! `read` and `follow`: the bytes as they were written, or with secrets masked byte for byte.
 
-use super::view;
-use super::{Asked, Fresh, reading};
+use super::context::{RequestContext, reading};
 use crate::facts::Facts;
+use crate::intake::Current;
 use crate::refuse;
 use crate::render::{self, Log};
-use crate::state::View;
+use crate::table::ProcessView;
+use crate::views::Viewer;
 use outlast_core::Time;
 use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::Chunk;
@@ -28,7 +29,7 @@ pub(super) enum Until {
     Exit,
 }
 
-/// Whether somebody looks on who can be told to leave.
+/// Whether the reader is a viewer, who can be told to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Viewed {
     Yes,
@@ -47,7 +48,7 @@ pub(super) enum Secrets {
 const UNFINISHED: Duration = Duration::from_millis(200);
 
 pub(super) async fn read(
-    asked: &Asked,
+    asked: &RequestContext,
     name: &str,
     from: From,
     until: Until,
@@ -57,8 +58,8 @@ pub(super) async fn read(
 ) -> Result<ReadEnd, Error> {
     let view = asked.resolve(name).await?;
     let mut looks_on = match viewed {
-        Viewed::Yes => asked.shared().views.open(view.id()),
-        Viewed::No => view::View::NONE,
+        Viewed::Yes => asked.parts.views.open(view.id()),
+        Viewed::No => Viewer::NONE,
     };
     tokio::select! {
         end = read_on(asked, view, from, until, secrets, timed) => end,
@@ -69,7 +70,14 @@ pub(super) async fn read(
     }
 }
 
-async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secrets: Secrets, timed: bool) -> Result<ReadEnd, Error> {
+async fn read_on(
+    asked: &RequestContext,
+    mut view: ProcessView,
+    from: From,
+    until: Until,
+    secrets: Secrets,
+    timed: bool,
+) -> Result<ReadEnd, Error> {
     let mut at = None;
     let mut told = None;
     let mut waited = false;
@@ -77,7 +85,7 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secret
     let mut times = timed.then(Times::default);
     loop {
         pace.wait().await;
-        let Fresh { facts, seen } = asked.fresh(&view).await?;
+        let Current { facts, seen } = asked.look(&view).await?;
         view.facts = facts.clone();
         let end = Log::raw(&view.dir, &facts, seen.meta.as_ref()).end;
         pace.looked(end);
@@ -161,7 +169,7 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secret
 }
 
 /// The notes of when output came; nothing if its keeper has not noted everything.
-async fn notes(view: &View, meta: Option<&Snapshot>) -> Result<Option<TimeNotes>, Error> {
+async fn notes(view: &ProcessView, meta: Option<&Snapshot>) -> Result<Option<TimeNotes>, Error> {
     if !meta.is_some_and(|meta| meta.has(flag::TIMED)) {
         return Ok(None);
     }
@@ -183,7 +191,7 @@ struct Times {
 
 impl Times {
     /// Tells the last note before `from`, unless it was told, and all up to `to`.
-    async fn tell(&mut self, asked: &Asked, notes: &TimeNotes, started: Time, from: u64, to: u64) {
+    async fn tell(&mut self, asked: &RequestContext, notes: &TimeNotes, started: Time, from: u64, to: u64) {
         let before = notes.time_of(from, started).map(|at| TimeNote { byte: from, at });
         let first = before.filter(|_| self.told.is_none());
         let after = self.told.unwrap_or(from);
@@ -209,7 +217,7 @@ struct Pace {
 
 /// How long a follower waits where the folder does not show yet what its keeper has told.
 const FILE_PACE: Duration = Duration::from_millis(100);
-/// So many looks may show nothing new before it waits: a start, and a keeper that is replaced, are told of and bring no output.
+/// How many looks may show nothing new before it waits: a start, and a keeper that is replaced, are told of and bring no output.
 const LOOKS_IN_VAIN: u32 = 2;
 
 impl Pace {
@@ -231,10 +239,10 @@ impl Pace {
 }
 
 /// Returns once there may be more than `past` bytes, or something became of the process.
-async fn more(asked: &Asked, view: &mut View, past: u64) -> Result<(), Error> {
+async fn more(asked: &RequestContext, view: &mut ProcessView, past: u64) -> Result<(), Error> {
     if view.facts.phase == outlast_core::Phase::Accepted {
         view.until(|f| f.phase != outlast_core::Phase::Accepted).await;
         return Ok(());
     }
-    asked.shared().feeds.more(&asked.engine, view, past).await
+    asked.parts.feeds.more(view, past).await
 }

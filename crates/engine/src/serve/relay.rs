@@ -1,15 +1,16 @@
-//! Answers that whoever asked passes on. An end that one of them shows counts as seen when it is said to have arrived, and is told after all if it is not.
+//! Answers that a proxy forwards. An end that one of them shows counts as seen when the proxy confirms it; without that, its notice is delivered.
 
-use crate::engine::Engine;
-use crate::state::View;
+use crate::parts::Parts;
+use crate::remove;
+use crate::table::ProcessView;
 use outlast_core::{ProcessId, Time};
 use outlast_wire::v1::{Done, Error};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What is on its way through one connection, by the number of the request.
 pub(crate) struct Relays {
-    engine: Engine,
+    parts: Arc<Parts>,
     under_way: Mutex<HashMap<u64, Relay>>,
 }
 
@@ -17,11 +18,11 @@ pub(crate) struct Relays {
 pub(crate) enum Relay {
     /// It shows the end of a process.
     End { process: ProcessId, how: &'static str, since: Time },
-    /// It shows to somebody who looks that a process is over.
+    /// It shows that a process is over, without being an answer to its end.
     Look(ProcessId),
     /// It says that a process is forgotten.
-    Removal(Box<View>),
-    /// It gives notices, under this word. Whoever has them settles them.
+    Removal(Box<ProcessView>),
+    /// It gives notices under this lease. The taker settles them.
     Notices { ids: Vec<String>, lease: String },
 }
 
@@ -29,8 +30,8 @@ pub(crate) enum Relay {
 const MOST: usize = 4_096;
 
 impl Relays {
-    pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine, under_way: Mutex::default() }
+    pub(crate) fn new(parts: Arc<Parts>) -> Self {
+        Self { parts, under_way: Mutex::default() }
     }
 
     /// The answer to this request is about to be sent.
@@ -55,11 +56,11 @@ impl Relays {
         let count = arrived.len() as u64;
         for relay in arrived {
             match relay {
-                Relay::End { process, how, since } => seen(&self.engine, process, how, since).await,
-                Relay::Look(process) => self.engine.shared().outbox.observe(process).await,
+                Relay::End { process, how, since } => self.parts.intake.end_seen(process, how, since).await,
+                Relay::Look(process) => self.parts.outbox.observe(process).await,
                 Relay::Removal(view) => {
-                    // Whoever was first did the same.
-                    let _gone = self.engine.forget(&view).await;
+                    // An earlier removal did the same.
+                    let _gone = remove::forget(&self.parts, &view).await;
                 }
                 Relay::Notices { .. } => {}
             }
@@ -71,7 +72,7 @@ impl Relays {
     pub(crate) async fn let_go(&self, of: u64) {
         let relay = self.lock().remove(&of);
         if let Some(relay) = relay {
-            relay.let_go(&self.engine).await;
+            relay.let_go(&self.parts).await;
         }
     }
 
@@ -81,12 +82,12 @@ impl Relays {
 }
 
 impl Relay {
-    /// Its owner is told after all, by whoever asks next, and what was to be forgotten stays.
-    async fn let_go(self, engine: &Engine) {
+    /// The notice is given to the next taker, and what was to be removed stays.
+    async fn let_go(self, parts: &Parts) {
         match self {
-            Self::End { process, .. } => engine.shared().outbox.let_go(process).await,
+            Self::End { process, .. } => parts.outbox.let_go(process).await,
             Self::Look(_) | Self::Removal(_) => {}
-            Self::Notices { ids, lease } => engine.shared().outbox.abandon(ids, lease, engine.shared().now()).await,
+            Self::Notices { ids, lease } => parts.outbox.abandon(ids, lease, parts.now()).await,
         }
     }
 }
@@ -94,19 +95,13 @@ impl Relay {
 impl Drop for Relays {
     fn drop(&mut self) {
         let rest = std::mem::take(&mut *self.lock());
-        // Without a runtime there is no engine left that could tell anybody.
+        // Without a runtime there is no engine left to deliver them.
         let (false, Ok(runtime)) = (rest.is_empty(), tokio::runtime::Handle::try_current()) else { return };
-        let engine = self.engine.clone();
+        let parts = Arc::clone(&self.parts);
         runtime.spawn(async move {
             for relay in rest.into_values() {
-                relay.let_go(&engine).await;
+                relay.let_go(&parts).await;
             }
         });
     }
-}
-
-/// The owner of a process has seen its end.
-pub(super) async fn seen(engine: &Engine, process: ProcessId, how: &'static str, now: Time) {
-    engine.shared().outbox.consume_later(process, how, now).await;
-    engine.consumed(process).await;
 }

@@ -1,10 +1,12 @@
 //! `rm`: forget one that is over.
 
-use super::{Asked, Fresh};
+use super::context::RequestContext;
 use crate::disk::blocking;
-use crate::left_behind::{Look, may_have_left};
+use crate::intake::Current;
+use crate::left_behind::may_have_left;
 use crate::refuse;
-use crate::state::View;
+use crate::remove;
+use crate::table::ProcessView;
 use outlast_core::{Ask as Wish, decide};
 use outlast_store::meta::Snapshot;
 use outlast_wire::v1::{Error, LeftProcess, Removed};
@@ -14,14 +16,14 @@ use std::time::Duration;
 /// The end of a process is told before its output is closed. Who removes it right then is not refused for that.
 const CLOSING: Duration = Duration::from_secs(1);
 
-pub(super) async fn remove(asked: &Asked, name: &str) -> Result<Removed, Error> {
+pub(super) async fn remove(asked: &RequestContext, name: &str) -> Result<Removed, Error> {
     let view = removable(asked, name).await?;
-    asked.engine.forget(&view).await?;
+    remove::forget(&asked.parts, &view).await?;
     Ok(Removed::new(view.id()))
 }
 
 /// One that may be forgotten.
-pub(super) async fn removable(asked: &Asked, name: &str) -> Result<View, Error> {
+pub(super) async fn removable(asked: &RequestContext, name: &str) -> Result<ProcessView, Error> {
     let mut view = asked.resolve(name).await?;
     until_closed(asked, &mut view).await?;
     decide(&view.facts.phase, Wish::Remove, false).map_err(|r| refuse::rule(&r))?;
@@ -32,21 +34,21 @@ pub(super) async fn removable(asked: &Asked, name: &str) -> Result<View, Error> 
 }
 
 /// What a finished process has left running. Once its record is removed, no verb finds that any more.
-pub(super) async fn left_running(asked: &Asked, view: &View) -> Result<Vec<LeftProcess>, Error> {
+pub(super) async fn left_running(asked: &RequestContext, view: &ProcessView) -> Result<Vec<LeftProcess>, Error> {
     if !may_have_left(&view.facts.phase) {
         return Ok(Vec::new());
     }
-    let (shared, dir, facts) = (Arc::clone(asked.shared()), view.dir.clone(), view.facts.clone());
-    let look = move || Look::default().at(&shared, &dir, &facts, Snapshot::read(&dir).ok().as_ref());
+    let (parts, dir, facts) = (Arc::clone(&asked.parts), view.dir.clone(), view.facts.clone());
+    let look = move || parts.leftovers.look().at(&dir, &facts, Snapshot::read(&dir).ok().as_ref());
     blocking(look).await.map_err(|e| refuse::disk("cannot look for what is left", &e))
 }
 
 /// Gives a process that has ended a moment to let go of its output.
-pub(super) async fn until_closed(asked: &Asked, view: &mut View) -> Result<(), Error> {
-    let Fresh { facts, .. } = asked.fresh(view).await?;
+pub(super) async fn until_closed(asked: &RequestContext, view: &mut ProcessView) -> Result<(), Error> {
+    let Current { facts, .. } = asked.look(view).await?;
     view.facts = facts;
     if view.facts.is_over() && !view.facts.phase.is_final() {
-        // If somebody holds it for longer, what is known stays as it is.
+        // If a process holds it for longer, the facts stay as they are.
         let _closed = tokio::time::timeout(CLOSING, view.until(|f| f.phase.is_final())).await;
     }
     Ok(())

@@ -1,16 +1,17 @@
 //! `rerun`: the same command again, in the caller's current environment.
 
-use super::{Asked, run};
+use super::context::RequestContext;
+use super::run;
 use crate::facts::Facts;
 use crate::refuse;
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::{Command, EnvVar, Owner, ProcessId, Spec};
 use outlast_store::spec::Kept;
 use outlast_wire::code;
 use outlast_wire::v1::{self, Caller, Error, Process, RerunChange};
 
 pub(super) async fn rerun(
-    asked: &Asked,
+    asked: &RequestContext,
     name: &str,
     caller: Caller,
     env: Vec<v1::EnvVar>,
@@ -32,11 +33,17 @@ pub(super) fn spec_again(of: &Facts, env: Vec<v1::EnvVar>, change: RerunChange, 
 }
 
 /// Starts the spec in the place of the process that it was taken from.
-pub(super) async fn start_again(asked: &Asked, view: &View, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
+pub(super) async fn start_again(
+    asked: &RequestContext,
+    view: &ProcessView,
+    spec: Spec,
+    want: Option<ProcessId>,
+    caller: Caller,
+) -> Result<Process, Error> {
     let same_owner = spec.owner == view.facts.kept.spec.owner;
     let started = run::start(asked, spec, want, caller).await?;
     if same_owner && started.session_id != view.id() {
-        let (outbox, now) = (&asked.shared().outbox, asked.shared().now());
+        let (outbox, now) = (&asked.parts.outbox, asked.parts.now());
         // Its owner would be told of an end that is no longer the one to look at.
         if let Err(error) = outbox.supersede(view.id(), started.session_id, now).await {
             tracing::warn!(%error, "an end that is stale may be told");

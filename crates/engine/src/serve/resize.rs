@@ -1,7 +1,8 @@
 //! `resize`: the size of the terminal.
 
-use super::keeper::{Away, reach, unexpected, unreachable};
-use super::{Asked, Fresh};
+use super::context::RequestContext;
+use crate::intake::Current;
+use crate::reach::{Away, unexpected, unreachable};
 use crate::refuse;
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{Ask, Say};
@@ -9,7 +10,7 @@ use outlast_wire::v1::{Done, Error};
 
 const TRIES: u32 = 8;
 
-pub(super) async fn resize(asked: &Asked, name: &str, rows: u16, cols: u16) -> Result<Done, Error> {
+pub(super) async fn resize(asked: &RequestContext, name: &str, rows: u16, cols: u16) -> Result<Done, Error> {
     if rows == 0 || cols == 0 {
         return Err(refuse::refusal(code::BAD_REQUEST, format!("a terminal of {rows} rows and {cols} columns"), "both are at least 1"));
     }
@@ -18,12 +19,12 @@ pub(super) async fn resize(asked: &Asked, name: &str, rows: u16, cols: u16) -> R
         return Err(refuse::refusal(code::BAD_REQUEST, format!("{} has no terminal", view.id()), "start it with --pty"));
     }
     for _ in 0..TRIES {
-        let Fresh { facts, .. } = asked.fresh(&view).await?;
+        let Current { facts, .. } = asked.look(&view).await?;
         view.facts = facts;
         if view.facts.is_over() {
             return Err(super::signal::ended(asked, &view).await?);
         }
-        let mut link = match reach(&asked.engine, &mut view).await {
+        let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
             Err(Away::Over) => continue,
             Err(Away::Refused(error)) => return Err(error),

@@ -1,13 +1,14 @@
 //! `restart`: stops a process and its tree, and starts its command again.
 
-use super::{Asked, Ended, kill, rerun, run};
+use super::context::{Ended, RequestContext};
+use super::{kill, rerun, run};
 use crate::render;
 use outlast_core::ProcessId;
 use outlast_wire::code;
 use outlast_wire::v1::{self, Caller, Error, Kill, Killed, RerunChange, Restarted};
 
 pub(super) async fn restart(
-    asked: &Asked,
+    asked: &RequestContext,
     name: &str,
     caller: Caller,
     env: Vec<v1::EnvVar>,

@@ -1,17 +1,17 @@
 //! `run`: check, write down, start, answer.
 
-use super::{Asked, finished, poll};
-use crate::blanks::Blanks;
+use super::context::{RequestContext, run_to_completion};
+use super::poll;
+use crate::bytes::{hex, random, random_id};
 use crate::disk::blocking;
-use crate::engine::Engine;
 use crate::facts::Facts;
-use crate::index::Row;
+use crate::launch::KeeperSource;
 use crate::masks::pieces;
+use crate::parts::Parts;
 use crate::points::point;
-use crate::shared::Shared;
-use crate::shell::{self, Form, MergeError, Mode, Parts, ProgramError, Variable};
-use crate::state::{LONGEST_NAME, Reserved, View};
-use crate::{cgroup, launch, refuse, run_dir, settle};
+use crate::shell::{self, Form, MergeError, Mode, ProgramError, Variable};
+use crate::table::{LONGEST_NAME, ProcessView, Reserved};
+use crate::{cgroup, final_record, refuse};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, Masks, SpecFile};
@@ -25,30 +25,30 @@ use std::sync::Arc;
 
 /// What a command gets if its caller does not say: the engine's own would keep its files from everybody else.
 const USUAL_UMASK: u32 = 0o022;
-/// How many descriptors a start may need, and a few for whoever asks about others meanwhile.
+/// How many descriptors a start may need, and a few for requests about other processes meanwhile.
 const DESCRIPTORS: usize = 16;
 /// Commands are killed before us when memory runs out.
 const OOM_SCORE_ADJ: i32 = 300;
 
-pub(super) async fn run(asked: &Asked, spec: v1::Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
+pub(super) async fn run(asked: &RequestContext, spec: v1::Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
     let spec = spec.into_core(asked.owner.clone());
     start(asked, spec, want, caller).await
 }
 
 /// Runs a spec, once: the same request under the same id is the same process.
-pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
-    check(&spec, &caller, &Scrub::new(&spec, &asked.shared().redactor))?;
-    if let Some(refused) = &asked.shared().refused_call {
+pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
+    check(&spec, &caller, &Scrub::new(&spec, &asked.parts.redactor))?;
+    if let Some(refused) = &asked.parts.at_start.refused_call {
         return Err(refuse::refused_call(refused));
     }
-    // Found out before anything is written: half a start would wait until somebody else lets go of a file.
+    // Found out before anything is written: half a start would wait until another task closes a file.
     crate::os::room_for(DESCRIPTORS).map_err(|e| refuse::disk("nothing can be started now", &e))?;
     let (mut view, not_passed_on) = loop {
         let id = want.unwrap_or_else(random_id);
         let hash = hash(id, &spec, &caller);
-        match asked.engine.reserve(id, hash.clone(), spec.owner.clone()).await {
+        match asked.parts.table.reserve(id, hash.clone(), spec.owner.clone()).await {
             Ok(Reserved::New) => {
-                break begin(&asked.engine, Request { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
+                break begin(&asked.parts, Request { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
             }
             // What the first request left out is not kept.
             Ok(Reserved::Same(view)) => break (view, Vec::new()),
@@ -64,17 +64,17 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     view.until(|f| f.phase != Phase::Accepted).await;
     point!("run.before_answer");
     let answer = poll::whole(asked, &view).await;
-    Blanks::refill(asked.shared());
+    asked.parts.spare_folders.refill();
     let mut answer = answer?;
     answer.not_passed_on = not_passed_on;
     Ok(answer)
 }
 
 /// Refuses what is known to be refused by a start, without starting anything.
-pub(super) async fn check_startable(asked: &Asked, spec: &Spec, caller: &Caller) -> Result<(), Error> {
-    let scrub = Scrub::new(spec, &asked.shared().redactor);
+pub(super) async fn check_startable(asked: &RequestContext, spec: &Spec, caller: &Caller) -> Result<(), Error> {
+    let scrub = Scrub::new(spec, &asked.parts.redactor);
     check(spec, caller, &scrub)?;
-    if let Some(refused) = &asked.shared().refused_call {
+    if let Some(refused) = &asked.parts.at_start.refused_call {
         return Err(refuse::refused_call(refused));
     }
     let (wanted, here) = (spec.cwd.clone(), caller.cwd.clone());
@@ -92,29 +92,28 @@ struct Request {
 }
 
 /// Writes the request down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
-async fn begin(engine: &Engine, request: Request) -> Result<(View, Vec<String>), Error> {
-    let (engine, id) = (engine.clone(), request.id);
-    finished(async move {
-        let begun = write_down(&engine, request).await;
+async fn begin(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView, Vec<String>), Error> {
+    let (parts, id) = (Arc::clone(parts), request.id);
+    run_to_completion(async move {
+        let begun = write_down(&parts, request).await;
         if begun.is_err() {
-            engine.let_go(id).await;
+            parts.table.let_go(id).await;
         }
-        let shared = engine.shared();
-        begun.map_err(|error| if shared.own_home.is_lost() { refuse::home_gone(&shared.home.root) } else { error })
+
+        begun.map_err(|error| if parts.own_home.is_lost() { refuse::home_gone(&parts.home.root) } else { error })
     })
     .await
 }
 
-async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<String>), Error> {
-    let shared = engine.shared();
+async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView, Vec<String>), Error> {
     let id = request.id;
-    let mut prepared = prepare(shared, request).await?;
+    let mut prepared = prepare(parts, request).await?;
     let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
-    let (dir, kept, failed) = (shared.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
-    let now = shared.now();
-    let blank = shared.blanks.take();
+    let (dir, kept, failed) = (parts.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
+    let now = parts.now();
+    let spare = parts.spare_folders.take();
     let write = move || -> Result<(), Error> {
-        let written = match blank.map(|blank| blank.become_process(&dir, &prepared.kept, &prepared.launch)) {
+        let written = match spare.map(|spare| spare.become_process(&dir, &prepared.kept, &prepared.launch)) {
             Some(Ok(())) => Ok(()),
             // Whatever was wrong with it, without one it is either right or said better.
             Some(Err(_)) | None => {
@@ -127,7 +126,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<Stri
         let written = written.map_err(|e| spec_failed(&e)).and_then(|()| match prepared.failure {
             // Known before anything runs; it is told as the end of a process all the same, and not as a refusal.
             Some(failure) => {
-                settle::never_started(&dir, id, failure, now).map(|_| ()).map_err(|e| refuse::disk("cannot write the end", &e))
+                final_record::never_started(&dir, id, failure, now).map(|_| ()).map_err(|e| refuse::disk("cannot write the end", &e))
             }
             None => Ok(()),
         });
@@ -136,15 +135,15 @@ async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<Stri
         }
         written
     };
-    shared.disk.at(write).await.map_err(|e| refuse::disk("cannot write the request", &e))??;
-    // It makes itself ready while the request comes onto the disk. Should there be none, whoever looks after the process asks again.
-    let keeper = if failed { None } else { launch::Keeper::ask(shared, id, launch::From::Nest).await.ok() };
+    parts.disk.at(write).await.map_err(|e| refuse::disk("cannot write the request", &e))??;
+    // It makes itself ready while the request comes onto the disk. If there is none, the supervisor of the process asks again.
+    let keeper = if failed { None } else { parts.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
-    if let Err(error) = shared.outbox.accept(Row::accepted(kept.clone())).await {
+    if let Err(error) = parts.outbox.accept(Facts::accepted(kept.clone())).await {
         if let Some(keeper) = keeper {
             keeper.call_off().await;
         }
-        let dir = shared.home.process(id);
+        let dir = parts.home.process(id);
         // It has told what it could not do, and the first error is the one to answer.
         let _undone = blocking(move || undo(&dir)).await;
         return Err(refuse::index_start(&error));
@@ -154,7 +153,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<Stri
         Some(keeper) => keeper.go().await.ok(),
         None => None,
     };
-    Ok((engine.accept_process(Facts::accepted(kept), keeper).await?, not_passed_on))
+    Ok((parts.table.accept_process(Facts::accepted(kept), keeper).await?, not_passed_on))
 }
 
 /// Removes a folder that was not accepted.
@@ -182,18 +181,18 @@ struct Prepared {
 }
 
 /// Finds shell, directory and program, and makes the environment.
-async fn prepare(shared: &Arc<Shared>, request: Request) -> Result<Prepared, Error> {
+async fn prepare(parts: &Arc<Parts>, request: Request) -> Result<Prepared, Error> {
     let failed = |e: std::io::Error| refuse::disk("cannot prepare the command", &e);
-    let here = Arc::clone(shared);
-    let request = match shared.disk.at(move || prepare_now(&here, request, Login::IfKept)).await.map_err(failed)? {
+    let here = Arc::clone(parts);
+    let request = match parts.disk.at(move || prepare_now(&here, request, Login::IfKept)).await.map_err(failed)? {
         Attempt::Made(prepared) => return *prepared,
         Attempt::Unread(request) => *request,
     };
     // Login files are slow the first time, and one shell reads them for all.
-    // Nobody closes the semaphore, so there is always a turn.
-    let _turn = shared.login.acquire().await;
-    let shared = Arc::clone(shared);
-    match blocking(move || prepare_now(&shared, request, Login::Read)).await.map_err(failed)? {
+    // The semaphore is never closed, so there is always a turn.
+    let _turn = parts.login.acquire().await;
+    let parts = Arc::clone(parts);
+    match blocking(move || prepare_now(&parts, request, Login::Read)).await.map_err(failed)? {
         Attempt::Made(prepared) => *prepared,
         Attempt::Unread(_) => Err(refuse::fault("login files were read, and are not kept")),
     }
@@ -215,44 +214,44 @@ enum Login {
     IfKept,
 }
 
-fn prepare_now(shared: &Shared, request: Request, login: Login) -> Attempt {
-    let config = &shared.config;
+fn prepare_now(parts: &Parts, request: Request, login: Login) -> Attempt {
+    let config = &parts.config;
     let value = |name: &[u8]| request.caller.env.iter().rev().find(|v| v.name.as_bytes() == name).map(|v| v.value.as_bytes());
     let shell = shell::find(value(b"PATH"), value(b"SHELL"));
-    let dir = shared.home.shell();
+    let dir = parts.home.shell();
     let wanted =
         shell::Request { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
     let snapshot = match login {
-        Login::Read => shared.snapshots.get(&wanted),
-        Login::IfKept => match shared.snapshots.kept(&wanted) {
+        Login::Read => parts.snapshots.get(&wanted),
+        Login::IfKept => match parts.snapshots.kept(&wanted) {
             Some(kept) => kept,
             None => return Attempt::Unread(Box::new(request)),
         },
     };
-    let scrub = Scrub::new(&request.spec, &shared.redactor);
-    Attempt::Made(Box::new(prepare_with(shared, request, &shell, snapshot.as_ref(), &scrub).map_err(|e| scrub.error(e))))
+    let scrub = Scrub::new(&request.spec, &parts.redactor);
+    Attempt::Made(Box::new(prepare_with(parts, request, &shell, snapshot.as_ref(), &scrub).map_err(|e| scrub.error(e))))
 }
 
 fn prepare_with(
-    shared: &Shared,
+    parts: &Parts,
     request: Request,
     shell: &shell::Shell,
     snapshot: Option<&shell::Snapshot>,
     scrub: &Scrub<'_>,
 ) -> Result<Prepared, Error> {
     let Request { id, hash, spec, caller, elsewhere } = request;
-    let config = &shared.config;
+    let config = &parts.config;
     let variables =
         |all: &[EnvVar]| -> Vec<Variable> { all.iter().map(|v| (v.name.as_bytes().to_vec(), v.value.as_bytes().to_vec())).collect() };
     let inherited: Vec<Variable> = caller.env.into_iter().map(|v| (v.name.into_bytes(), v.value.into_bytes())).collect();
     let extras = variables(&spec.env);
     let cwd = shell::existing_cwd(spec.cwd.as_ref().map(OsText::as_path), caller.cwd.as_path()).map_err(bad_cwd)?;
     let mut warnings: Vec<String> = elsewhere.into_iter().collect();
-    let is_worth_a_warning = config.detach && !shared.stays_in_session && !cgroup::ends_with_namespace();
-    if let (true, None, Some(why)) = (is_worth_a_warning, &shared.place, shared.degraded.first()) {
+    let is_worth_a_warning = config.detach && !parts.at_start.stays_in_session && !cgroup::ends_with_namespace();
+    if let (true, None, Some(why)) = (is_worth_a_warning, &parts.place, parts.at_start.degraded.first()) {
         warnings.push(why.clone());
     }
-    warnings.extend(shared.logout.clone());
+    warnings.extend(parts.at_start.logout.clone());
     let limits = caller.limits;
     warnings.extend(limits.as_ref().zip(config.inherited.as_ref()).and_then(|(wanted, inherited)| inherited.shortfall(wanted)));
     let name = id.to_string();
@@ -264,7 +263,7 @@ fn prepare_with(
             Form::Argv(&arguments)
         }
     };
-    let merged = shell::merge(&Parts {
+    let merged = shell::merge(&shell::Parts {
         caller: &inherited,
         extras: &extras,
         snapshot,
@@ -302,10 +301,10 @@ fn prepare_with(
         stdin: spec.stdin,
         timeout: spec.timeout,
         keep,
-        home: shared.home.root.as_path().into(),
-        run_dir: shared.run_dir().as_path().into(),
+        home: parts.home.root.as_path().into(),
+        run_dir: parts.sockets.dir().as_path().into(),
         engine: config.program.as_deref().map(Into::into),
-        cgroup: shared.place.as_ref().map(|p| p.dir.as_path().into()),
+        cgroup: parts.place.as_ref().map(|p| p.dir.as_path().into()),
         oom_score_adj: OOM_SCORE_ADJ,
         grace: config.grace,
         umask: Some(caller.umask.unwrap_or(USUAL_UMASK) & 0o777),
@@ -315,16 +314,16 @@ fn prepare_with(
         limits: limits.map(|limits| *limits).or_else(|| config.inherited.as_ref().map(|i| i.limits.clone())),
     };
     let is_line = matches!(spec.command, Command::Shell(_));
-    let (masks, all_masked) = masks(&spec, &shared.redactor);
+    let (masks, all_masked) = masks(&spec, &parts.redactor);
     if !all_masked {
         warnings.push("the secret values of its environment have too many lines: some of them are not masked in its output".into());
     }
-    let (spec, scrubbed) = without_secrets(spec, &shared.redactor);
+    let (spec, scrubbed) = without_secrets(spec, &parts.redactor);
     let kept = Kept {
         id,
         spec,
         hash,
-        accepted_at: shared.now(),
+        accepted_at: parts.now(),
         cwd: cwd.as_path().into(),
         shell: is_line.then(|| shell.path.as_path().into()),
         command_scrubbed: scrubbed.command,
@@ -549,7 +548,7 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what nobody can be told.
+/// Refuses patterns and routes that cannot be used.
 fn check_tell(tell: &Tell) -> Result<(), Error> {
     let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
     if tell.watch.len() > limits::MAX_PATTERNS {
@@ -608,37 +607,14 @@ fn bad_spec(error: &MergeError) -> Error {
 fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
     let here = caller.cwd.as_path();
     let cwd = OsText::from(spec.cwd.as_ref().map_or(here.to_owned(), |dir| here.join(dir.as_path())).as_path() as &Path);
-    // Whoever asks again may wait or not.
+    // A retry may wait or not.
     let mut whole = spec.clone().in_dir(cwd);
     whole.tell.awaited = false;
     let mut sum = Sha256::new();
     sum.update(id.bytes());
     // A spec holds strings, numbers and lists only, which always serialise.
     sum.update(serde_json::to_vec(&whole).expect("a spec serialises"));
-    run_dir::hex(&sum.finalize())
-}
-
-pub(crate) fn random_id() -> ProcessId {
-    let mut bytes = [0; 6];
-    random(&mut bytes);
-    ProcessId::from_bytes(bytes)
-}
-
-/// Fills `bytes` with random data.
-fn random(bytes: &mut [u8]) {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(n) => filled += n,
-            Err(rustix::io::Errno::INTR) => {}
-            // Never seen since Linux 3.17; an id that is taken is drawn again, so the clock does as well.
-            Err(_) => {
-                let now = outlast_store::os::boottime_ns().to_le_bytes();
-                bytes.iter_mut().zip(now.iter().cycle()).for_each(|(byte, now)| *byte = *now);
-                return;
-            }
-        }
-    }
+    hex(&sum.finalize())
 }
 
 #[cfg(test)]

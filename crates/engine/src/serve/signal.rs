@@ -1,7 +1,8 @@
 //! `signal`: to the command itself.
 
-use super::keeper::{Away, reach, unexpected, unreachable};
-use super::{Asked, Fresh};
+use super::context::RequestContext;
+use crate::intake::Current;
+use crate::reach::{Away, unexpected, unreachable};
 use crate::{refuse, render};
 use outlast_core::{Action, Ask as Wish, decide};
 use outlast_wire::code;
@@ -9,11 +10,11 @@ use outlast_wire::v1::keeper::{Ask, Say};
 use outlast_wire::v1::{Error, Killed};
 use rustix::process::Signal;
 
-pub(super) async fn signal(asked: &Asked, name: &str, number: i32) -> Result<Killed, Error> {
+pub(super) async fn signal(asked: &RequestContext, name: &str, number: i32) -> Result<Killed, Error> {
     let bad = || refuse::refusal(code::BAD_REQUEST, format!("{number} is not a signal"), "signals are 1 to 31");
     let known = Signal::from_named_raw(number).ok_or_else(bad)?;
     let mut view = asked.resolve(name).await?;
-    let Fresh { facts, .. } = asked.fresh(&view).await?;
+    let Current { facts, .. } = asked.look(&view).await?;
     view.facts = facts;
     match decide(&view.facts.phase, Wish::Signal(number), false).map_err(|r| refuse::rule(&r))? {
         Action::PassSignal(number) => pass(asked, &mut view, number).await?,
@@ -22,12 +23,12 @@ pub(super) async fn signal(asked: &Asked, name: &str, number: i32) -> Result<Kil
         }
         other => return Err(refuse::fault(format!("a signal became {other:?}"))),
     }
-    let Fresh { facts, .. } = asked.fresh(&view).await?;
+    let Current { facts, .. } = asked.look(&view).await?;
     Ok(Killed::new("signalled", view.id(), render::fate(&facts)))
 }
 
-async fn pass(asked: &Asked, view: &mut crate::state::View, number: i32) -> Result<(), Error> {
-    let mut link = match reach(&asked.engine, view).await {
+async fn pass(asked: &RequestContext, view: &mut crate::table::ProcessView, number: i32) -> Result<(), Error> {
+    let mut link = match asked.parts.reach.keeper(view).await {
         Ok(link) => link,
         Err(Away::Refused(error)) => return Err(error),
         Err(Away::Over) => {
@@ -47,8 +48,8 @@ async fn pass(asked: &Asked, view: &mut crate::state::View, number: i32) -> Resu
 }
 
 /// The refusal for a process that has just ended.
-pub(super) async fn ended(asked: &Asked, view: &crate::state::View) -> Result<Error, Error> {
-    let Fresh { facts, .. } = asked.fresh(view).await?;
+pub(super) async fn ended(asked: &RequestContext, view: &crate::table::ProcessView) -> Result<Error, Error> {
+    let Current { facts, .. } = asked.look(view).await?;
     let refusal = decide(&facts.phase, Wish::Signal(0), false).err();
     Ok(refusal.map_or_else(|| unreachable(view), |r| refuse::rule(&r)))
 }

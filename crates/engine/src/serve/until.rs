@@ -1,32 +1,35 @@
 //! `until`: a barrier, and waiting for it to open.
 
-use super::Asked;
-use super::awaiting::Awaiting;
-use super::notice::word;
-use crate::barrier::{self, Barrier, Target};
+use super::context::RequestContext;
+use super::pending_answer::PendingAnswer;
+use crate::barrier;
+use crate::bytes::lease_token;
+use crate::closing::Closing;
 use crate::facts::Facts;
+use crate::notices::barrier as rows;
+use crate::notices::{Barrier, Target};
 use crate::refuse;
-use crate::shared::Closing;
 use outlast_core::IdRef;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::notice::{self as v1, Barriers, Until};
+use std::sync::Arc;
 
 /// Sets a barrier and, unless told otherwise, answers once it is open.
-pub(super) async fn until(asked: &Asked, until: Until, id: Option<String>, no_wait: bool) {
+pub(super) async fn until(asked: &RequestContext, until: Until, id: Option<String>, no_wait: bool) {
     let id = match named(id) {
         Ok(id) => id,
         Err(error) => return asked.out.error(error).await,
     };
     // Before it is set, since it may be open at once.
-    let awaiting = (!no_wait).then(|| Awaiting::begin(asked, barrier::key(&id), None));
+    let awaiting = (!no_wait).then(|| PendingAnswer::begin(&asked.parts, rows::key(&id)));
     match (set(asked, until, id.clone()).await, awaiting) {
         (Err(error), _) => asked.out.error(error).await,
         (Ok(set), None) => asked.out.answer(shown(&set, if set.opened.is_empty() { "waiting" } else { "open" })).await,
         (Ok(set), Some(awaiting)) if set.id == id => wait(asked, set, awaiting).await,
         // There was one already.
         (Ok(set), Some(_)) => {
-            let awaiting = Awaiting::begin(asked, set.key(), None);
+            let awaiting = PendingAnswer::begin(&asked.parts, set.key());
             wait(asked, set, awaiting).await;
         }
     }
@@ -40,11 +43,11 @@ fn named(id: Option<String>) -> Result<String, Error> {
             let what = format!("{id:?} is not the name of a barrier");
             Err(refuse::refusal(code::BAD_REQUEST, what, "give bar_ and twelve hexadecimal digits, or none"))
         }
-        None => Ok(format!("bar_{}", &word()[..12])),
+        None => Ok(format!("bar_{}", &lease_token()[..12])),
     }
 }
 
-async fn set(asked: &Asked, until: Until, id: String) -> Result<Barrier, Error> {
+async fn set(asked: &RequestContext, until: Until, id: String) -> Result<Barrier, Error> {
     let target = match until {
         Until::Process { process, or_match } => {
             let (id, name) = meant(asked, &process).await?;
@@ -58,7 +61,7 @@ async fn set(asked: &Asked, until: Until, id: String) -> Result<Barrier, Error> 
         Until::Time { at } => Target::Time { at_us: at.micros() },
         other => return Err(refuse::unknown("something to wait for", &other)),
     };
-    barrier::set(&asked.engine, &asked.owner, target, id).await.map_err(|e| refuse::index(&e))
+    barrier::set(&asked.parts.barriers, &asked.owner, target, id).await.map_err(|e| refuse::index(&e))
 }
 
 fn is_name(id: &str) -> bool {
@@ -67,7 +70,7 @@ fn is_name(id: &str) -> bool {
 
 /// The id of the process that is meant, and its name. A whole id that is not known counts as over, since the process may have been removed; a name that is not
 /// known is a mistake.
-async fn meant(asked: &Asked, given: &str) -> Result<(String, Option<String>), Error> {
+async fn meant(asked: &RequestContext, given: &str) -> Result<(String, Option<String>), Error> {
     match (asked.resolve(given).await, given.parse()) {
         (Ok(view), _) => Ok((view.id().to_string(), view.facts.kept.spec.name.clone())),
         (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => Ok((id.to_string(), None)),
@@ -75,19 +78,19 @@ async fn meant(asked: &Asked, given: &str) -> Result<(String, Option<String>), E
     }
 }
 
-async fn wait(asked: &Asked, set: Barrier, awaiting: Awaiting) {
-    let shared = asked.shared();
+async fn wait(asked: &RequestContext, set: Barrier, awaiting: PendingAnswer) {
+    let parts = &asked.parts;
     let mut interrupts = match &asked.owner.session {
-        Some(session) => asked.engine.interrupts(session.clone()).await,
+        Some(session) => asked.parts.table.interrupts(session.clone()).await,
         None => None,
     };
-    let opened = match shared.barriers.opened(&set.id) {
+    let opened = match parts.barriers.opened(&set.id) {
         Some(mut opened) => {
             tokio::select! {
                 biased;
                 opened = async { opened.wait_for(|why| !why.is_empty()).await.map(|why| why.clone()) } => opened.ok(),
                 () = super::wait::interrupted(&mut interrupts) => return asked.out.answer(shown(&set, "interrupted")).await,
-                () = shared.closing(Closing::Stopping) => return asked.out.error(refuse::stopping()).await,
+                () = parts.closing.reached(Closing::Stopping) => return asked.out.error(refuse::stopping()).await,
             }
         }
         // It was open before we could ask.
@@ -95,24 +98,24 @@ async fn wait(asked: &Asked, set: Barrier, awaiting: Awaiting) {
     };
     let why = match opened {
         Some(why) => Some(why),
-        None => match shared.outbox.barrier(set.id.clone()).await {
+        None => match parts.outbox.barrier(set.id.clone()).await {
             Ok(found) => found.map(|b| b.opened).filter(|why| !why.is_empty()),
             Err(error) => return asked.out.error(refuse::index(&error)).await,
         },
     };
     let Some(why) = why else { return asked.out.answer(shown(&set, "cleared")).await };
     let open = Barrier { opened: why, ..set };
-    let now = shared.now();
-    let (engine, key) = (asked.engine.clone(), open.key());
+    let now = parts.now();
+    let (parts, key) = (Arc::clone(&asked.parts), open.key());
     let hold = async move {
-        if let Err(error) = engine.shared().outbox.hold_key(key, now).await {
+        if let Err(error) = parts.outbox.hold_key(key, now).await {
             tracing::warn!(%error, "a barrier that is answered may be told as well");
         }
         awaiting.held();
     };
-    let (engine, key) = (asked.engine.clone(), open.key());
+    let (parts, key) = (Arc::clone(&asked.parts), open.key());
     let then = move |sent| async move {
-        let outbox = &engine.shared().outbox;
+        let outbox = &parts.outbox;
         if sent { outbox.consume_key_later(key, now).await } else { outbox.let_go_key(key).await }
     };
     asked.out.answer_between(hold, shown(&open, "open"), Box::new(|sent| Box::pin(then(sent)))).await;
@@ -125,14 +128,13 @@ fn shown(barrier: &Barrier, status: &str) -> v1::Barrier {
 }
 
 /// The barriers of the caller's conversation; takes them away if told to.
-pub(super) async fn barriers(asked: &Asked, clear: bool) -> Result<Barriers, Error> {
+pub(super) async fn barriers(asked: &RequestContext, clear: bool) -> Result<Barriers, Error> {
     let session = asked.owner.session.clone().unwrap_or_default();
     let of = session.clone();
-    let all = asked.shared().outbox.with(move |db| barrier::all(db, Some(&of))).await.map_err(|e| refuse::index(&e))?;
+    let all = asked.parts.outbox.with(move |db| rows::all(db, Some(&of))).await.map_err(|e| refuse::index(&e))?;
     if clear {
-        let gone = asked.shared().outbox.with(move |db| barrier::clear(db, &session)).await.map_err(|e| refuse::index(&e))?;
-        asked.shared().barriers.take_away(&gone);
-        asked.shared().barrier_gone.notify_waiters();
+        let gone = asked.parts.outbox.with(move |db| rows::clear(db, &session)).await.map_err(|e| refuse::index(&e))?;
+        asked.parts.barriers.removed(&gone);
     }
     let status = |b: &Barrier| match (b.opened.is_empty(), clear) {
         (false, _) => "open",
@@ -143,6 +145,6 @@ pub(super) async fn barriers(asked: &Asked, clear: bool) -> Result<Barriers, Err
 }
 
 /// Whether a goal that waits for this process may go on because a match was told.
-pub(super) async fn has_matched(asked: &Asked, facts: &Facts) -> Result<bool, Error> {
-    Ok(barrier::has_matched(asked.shared(), facts, None).await)
+pub(super) async fn has_matched(asked: &RequestContext, facts: &Facts) -> Result<bool, Error> {
+    Ok(barrier::has_matched(&asked.parts.outbox, facts, None).await)
 }

@@ -1,13 +1,13 @@
 //! `wait`: until the end, or until told to let go.
 
-use super::awaiting::Awaiting;
-use super::{Asked, Ended, Fresh, glance};
+use super::context::{Ended, RequestContext, read_small};
+use super::pending_answer::PendingAnswer;
 use crate::facts::{Facts, Seen};
-use crate::left_behind::Look;
+use crate::intake::Current;
 use crate::points::point;
 use crate::refuse;
 use crate::render::{self, Log};
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::{Owner, Phase, limits};
 use outlast_wire::code;
 use outlast_wire::v1::{Done, Error, Waited};
@@ -23,16 +23,16 @@ enum Woken {
     Interrupted,
 }
 
-pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> Result<Ended<Waited>, Error> {
+pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<u64>) -> Result<Ended<Waited>, Error> {
     if timeout_ms == Some(0) {
         let hint = "give a time of more than 0, or none to wait for as long as it takes; `poll` does not wait at all";
         return Err(refuse::refusal(code::BAD_REQUEST, "a timeout of 0 is not allowed", hint));
     }
     let mut view = asked.resolve(name).await?;
-    let awaiting = Awaiting::end(asked, &view.facts);
+    let awaiting = PendingAnswer::end(&asked.parts, &asked.owner, &view.facts);
     // From here on no interrupt is missed.
     let mut interrupts = match &asked.owner.session {
-        Some(session) => asked.engine.interrupts(session.clone()).await,
+        Some(session) => asked.parts.table.interrupts(session.clone()).await,
         None => None,
     };
     point!("wait.begun");
@@ -43,9 +43,9 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         () = interrupted(&mut interrupts) => Woken::Interrupted,
     };
     // Whatever woke us, an end that has come wins.
-    let Fresh { facts, seen } = asked.fresh(&view).await?;
+    let Current { facts, seen } = asked.look(&view).await?;
     let (facts, seen) = until_let_go(asked, &mut view, facts, seen).await?;
-    // Whoever gives up waits no more: an end that comes while this is answered is told like any other.
+    // A client that gives up waits no more: an end that comes while this is answered is delivered like any other.
     let awaiting = awaiting.filter(|_| facts.is_over());
     let (status, chars) = match woken {
         _ if facts.is_over() => ("exited", limits::WAIT_EXIT_CHARS),
@@ -53,12 +53,12 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         Woken::TimedOut => ("timeout", limits::WAIT_TIMEOUT_CHARS),
         Woken::Interrupted => ("interrupted", limits::WAIT_TIMEOUT_CHARS),
     };
-    let (shared, View { dir, .. }, of) = (Arc::clone(asked.shared()), view, Arc::clone(&facts));
+    let (parts, ProcessView { dir, .. }, of) = (Arc::clone(&asked.parts), view, Arc::clone(&facts));
     let look = move || {
-        let shown = render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)?;
-        Ok((shown, Look::default().at(&shared, &dir, &of, seen.meta.as_ref())))
+        let shown = render::preview(&parts.redactor, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)?;
+        Ok((shown, parts.leftovers.look().at(&dir, &of, seen.meta.as_ref())))
     };
-    let (shown, left) = glance(asked.shared(), &facts, look).await?;
+    let (shown, left) = read_small(&asked.parts, &facts, look).await?;
     let of = (status == "exited").then(|| Arc::clone(&facts));
     let mut answer = Waited::new(status, facts.id(), facts.kept.spec.command.shown(), render::fate(&facts));
     answer.output = shown.text;
@@ -74,22 +74,22 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
 }
 
 /// Gives what a command started a moment to end with it: a helper behind a pipe is often a little later than the command.
-async fn until_let_go(asked: &Asked, view: &mut View, facts: Arc<Facts>, seen: Seen) -> Result<(Arc<Facts>, Seen), Error> {
+async fn until_let_go(asked: &RequestContext, view: &mut ProcessView, facts: Arc<Facts>, seen: Seen) -> Result<(Arc<Facts>, Seen), Error> {
     let Phase::Draining { ending } = &facts.phase else { return Ok((facts, seen)) };
-    let passed = Duration::from_micros(u64::try_from(asked.shared().now().micros() - ending.at.micros()).unwrap_or(0));
+    let passed = Duration::from_micros(u64::try_from(asked.parts.now().micros() - ending.at.micros()).unwrap_or(0));
     let Some(rest) = LETTING_GO.checked_sub(passed) else { return Ok((facts, seen)) };
     // If it stays, what is left is named.
     let _stays = tokio::time::timeout(rest, view.until(|facts| facts.phase.is_final())).await;
-    let Fresh { facts, seen } = asked.fresh(view).await?;
+    let Current { facts, seen } = asked.look(view).await?;
     Ok((facts, seen))
 }
 
 /// Ends the waits of a conversation, which is the caller's own unless the caller is a person.
-pub(super) async fn interrupt(asked: &Asked, session: String) -> Result<Done, Error> {
+pub(super) async fn interrupt(asked: &RequestContext, session: String) -> Result<Done, Error> {
     if !asked.owner.may_touch(&Owner { session: Some(session.clone()), ..Owner::default() }) {
         return Err(refuse::no_session(&session));
     }
-    let count = asked.engine.interrupt(session).await? as u64;
+    let count = asked.parts.table.interrupt(session).await? as u64;
     Ok(Done::many(count))
 }
 
@@ -100,13 +100,13 @@ async fn passed(timeout_ms: Option<u64>) {
     }
 }
 
-/// Returns once somebody interrupts. May be dropped and called again.
+/// Returns once the waits of the session are interrupted. May be dropped and called again.
 pub(super) async fn interrupted(interrupts: &mut Option<tokio::sync::watch::Receiver<u64>>) {
     if let Some(interrupts) = interrupts
         && interrupts.changed().await.is_ok()
     {
         return;
     }
-    // Nobody can interrupt it.
+    // A call without a session cannot be interrupted.
     std::future::pending().await
 }

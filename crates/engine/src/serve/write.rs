@@ -1,7 +1,8 @@
 //! `write`: bytes into the input, each once.
 
-use super::keeper::{Away, reach, unexpected, unreachable};
-use super::{Asked, Fresh};
+use super::context::RequestContext;
+use crate::intake::Current;
+use crate::reach::{Away, unexpected, unreachable};
 use crate::refuse;
 use outlast_core::{Action, Ask as Wish, Phase, decide};
 use outlast_store::meta::flag;
@@ -14,7 +15,7 @@ use std::time::Duration;
 const TRIES: u32 = 8;
 const STARTING: Duration = Duration::from_secs(10);
 
-pub(super) async fn write(asked: &Asked, name: &str, at: Option<u64>, bytes: &[u8]) -> Result<Written, Error> {
+pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, bytes: &[u8]) -> Result<Written, Error> {
     let mut view = asked.resolve(name).await?;
     let input = view.input.clone();
     // One writer at a time, so that the offset read below is the one this write begins at.
@@ -25,7 +26,7 @@ pub(super) async fn write(asked: &Asked, name: &str, at: Option<u64>, bytes: &[u
         let seen = checked(asked, &mut view, Wish::Write).await?;
         // With an offset a second try writes nothing twice.
         let start = *begin.get_or_insert(seen);
-        let mut link = match reach(&asked.engine, &mut view).await {
+        let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
             Err(Away::Over) => continue,
             Err(Away::Refused(error)) if sent => return Err(maybe(&error)),
@@ -50,12 +51,12 @@ fn maybe(error: &Error) -> Error {
 }
 
 /// Makes sure that the process takes input, and returns how many bytes it has taken.
-pub(super) async fn checked(asked: &Asked, view: &mut crate::state::View, wish: Wish) -> Result<u64, Error> {
+pub(super) async fn checked(asked: &RequestContext, view: &mut crate::table::ProcessView, wish: Wish) -> Result<u64, Error> {
     if view.facts.phase == Phase::Accepted {
         let begun = tokio::time::timeout(STARTING, view.until(|f| f.phase != Phase::Accepted)).await;
         begun.map_err(|_| refuse::rule(&outlast_core::Refusal::StillStarting))?;
     }
-    let Fresh { facts, seen } = asked.fresh(view).await?;
+    let Current { facts, seen } = asked.look(view).await?;
     view.facts = facts;
     let open = seen.meta.as_ref().is_some_and(|m| !m.has(flag::INPUT_CLOSE_ASKED) && !m.has(flag::INPUT_CLOSED));
     let takes = view.facts.kept.spec.takes_input() && (open || view.facts.kept.spec.pty);

@@ -11,8 +11,15 @@ async fn an_adoption_whose_caller_leaves_is_finished() {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine(&tmp).await;
     let (to, _answers) = tokio::sync::mpsc::channel(1);
-    let relays = Arc::new(Relays::new(engine.clone()));
-    let asked = Asked { engine: engine.clone(), owner: Default::default(), relays, relay: false, elsewhere: None, out: Out { to, of: 1 } };
+    let relays = Arc::new(Relays::new(Arc::clone(&engine.parts)));
+    let asked = RequestContext {
+        parts: Arc::clone(&engine.parts),
+        owner: Default::default(),
+        relays,
+        relay: false,
+        elsewhere: None,
+        out: Out { to, of: 1 },
+    };
     let mut children = Vec::new();
     for polls in 1.. {
         let child = Command::new("sleep").arg("1000").spawn().unwrap();

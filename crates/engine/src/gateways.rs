@@ -1,0 +1,59 @@
+//! The gateways of a home, as far as the engine knows of them.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// The most sessions that are remembered as not the gateway's. For one more, a gateway may be started that has nothing to do.
+const MAX_DISOWNED: usize = 10_000;
+
+/// Which gateways serve the home, and which sessions are not theirs.
+#[derive(Debug)]
+pub(crate) struct Gateways {
+    pub(crate) serving: watch::Sender<usize>,
+    /// What the last gateway said at its end.
+    disowned: Mutex<BTreeSet<String>>,
+}
+
+impl Default for Gateways {
+    fn default() -> Self {
+        Self { serving: watch::Sender::new(0), disowned: Mutex::default() }
+    }
+}
+
+impl Gateways {
+    /// The sessions that are not the gateway's. They count only while no gateway serves.
+    fn disowned(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.disowned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a session may be the gateway's.
+    pub(crate) fn is_ours(&self, session: &str) -> bool {
+        !self.disowned().contains(session)
+    }
+
+    /// Remembers sessions that are not the gateway's.
+    pub(crate) fn disown(&self, sessions: Vec<String>) {
+        let mut disowned = self.disowned();
+        let room = MAX_DISOWNED.saturating_sub(disowned.len());
+        disowned.extend(sessions.into_iter().take(room));
+    }
+}
+
+/// A gateway that serves, for as long as this is held.
+pub(crate) struct Serving<'a>(&'a Gateways);
+
+impl<'a> Serving<'a> {
+    pub(crate) fn new(gateways: &'a Gateways) -> Self {
+        // It may create the conversations that the one before had not.
+        gateways.disowned().clear();
+        gateways.serving.send_modify(|n| *n += 1);
+        Self(gateways)
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        self.0.serving.send_modify(|n| *n -= 1);
+    }
+}

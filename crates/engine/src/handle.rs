@@ -1,0 +1,192 @@
+//! How other tasks ask the owner of the table.
+
+use crate::facts::Facts;
+use crate::link::Link;
+use crate::listing::Listing;
+use crate::refuse;
+use crate::table::{Advance, Counts, ProcessView, Reserved, Which};
+use outlast_core::{Owner, ProcessId};
+use outlast_wire::v1::Error;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How many requests may wait for the owner.
+const REQUESTS: usize = 1_024;
+
+/// A request to the owner of the table.
+pub(crate) enum TableRequest {
+    Facts {
+        id: ProcessId,
+        answer: oneshot::Sender<Option<Arc<Facts>>>,
+    },
+    Resolve {
+        name: String,
+        owner: Owner,
+        answer: oneshot::Sender<Result<ProcessView, Error>>,
+    },
+    All {
+        owner: Owner,
+        which: Which,
+        answer: oneshot::Sender<Vec<ProcessView>>,
+    },
+    Listing {
+        owner: Owner,
+        which: Which,
+        answer: oneshot::Sender<Vec<Listing>>,
+    },
+    Reserve {
+        id: ProcessId,
+        hash: String,
+        owner: Owner,
+        answer: oneshot::Sender<Result<Reserved, Error>>,
+    },
+    Accept {
+        facts: Box<Facts>,
+        keeper: Option<Link>,
+        answer: oneshot::Sender<ProcessView>,
+    },
+    LetGo {
+        id: ProcessId,
+    },
+    ApplyLook {
+        look: Box<Advance>,
+        answer: oneshot::Sender<Option<Arc<Facts>>>,
+    },
+    Reachable {
+        id: ProcessId,
+        reachable: bool,
+    },
+    Consumed {
+        id: ProcessId,
+    },
+    Take {
+        id: ProcessId,
+        answer: oneshot::Sender<bool>,
+    },
+    PutBack {
+        facts: Arc<Facts>,
+    },
+    Interrupt {
+        session: String,
+        answer: oneshot::Sender<usize>,
+    },
+    Interrupts {
+        session: String,
+        answer: oneshot::Sender<watch::Receiver<u64>>,
+    },
+    Counts {
+        answer: oneshot::Sender<Counts>,
+    },
+    /// End. Processes with `on_stop: kill` that this owner may touch are stopped; without an owner all keep running.
+    Stop {
+        by: Option<Owner>,
+    },
+}
+
+/// Asks the owner of the table. Copies are cheap.
+#[derive(Debug, Clone)]
+pub(crate) struct TableHandle(mpsc::Sender<TableRequest>);
+
+impl TableHandle {
+    /// A handle, and where the owner hears what it is asked.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<TableRequest>) {
+        let (requests, asked) = mpsc::channel(REQUESTS);
+        (Self(requests), asked)
+    }
+
+    /// Begins to end the engine. Processes that this owner may not touch are not stopped with it.
+    pub(crate) async fn begin_stop(&self, by: Owner) {
+        // An engine that has ended already needs no telling.
+        let _gone = self.0.send(TableRequest::Stop { by: Some(by) }).await;
+    }
+
+    /// Begins to end the engine and leaves every process running, also those with `on_stop: kill`: another engine follows at once.
+    pub(crate) async fn begin_hand_over(&self) {
+        // An engine that has ended already needs no telling.
+        let _gone = self.0.send(TableRequest::Stop { by: None }).await;
+    }
+
+    pub(crate) async fn facts(&self, id: ProcessId) -> Option<Arc<Facts>> {
+        self.ask(|answer| TableRequest::Facts { id, answer }).await.flatten()
+    }
+
+    /// The process that `name` means to this owner.
+    pub(crate) async fn resolve(&self, name: &str, owner: &Owner) -> Result<ProcessView, Error> {
+        let (name, owner) = (name.to_owned(), owner.clone());
+        self.ask(|answer| TableRequest::Resolve { name, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
+    }
+
+    /// Those of `which` that this owner may touch.
+    pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Result<Vec<ProcessView>, Error> {
+        let owner = owner.clone();
+        self.ask(|answer| TableRequest::All { owner, which, answer }).await.ok_or_else(refuse::stopping)
+    }
+
+    /// The same, as far as a list needs it.
+    pub(crate) async fn listing(&self, owner: &Owner, which: Which) -> Result<Vec<Listing>, Error> {
+        let owner = owner.clone();
+        self.ask(|answer| TableRequest::Listing { owner, which, answer }).await.ok_or_else(refuse::stopping)
+    }
+
+    pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+        self.ask(|answer| TableRequest::Reserve { id, hash, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
+    }
+
+    /// The reserved id is on disk: from now on it is looked after, over the connection of a keeper that was told to go, if there is one.
+    pub(crate) async fn accept_process(&self, facts: Facts, keeper: Option<Link>) -> Result<ProcessView, Error> {
+        self.ask(|answer| TableRequest::Accept { facts: Box::new(facts), keeper, answer }).await.ok_or_else(refuse::stopping)
+    }
+
+    /// The reserved id is not used after all.
+    pub(crate) async fn let_go(&self, id: ProcessId) {
+        // An engine that has ended has let go of everything.
+        let _gone = self.0.send(TableRequest::LetGo { id }).await;
+    }
+
+    /// The owner of a process has seen its end.
+    pub(crate) async fn consumed(&self, id: ProcessId) {
+        // It is only about the order of removal.
+        let _gone = self.0.send(TableRequest::Consumed { id }).await;
+    }
+
+    pub(crate) async fn reachable(&self, id: ProcessId, reachable: bool) {
+        // It is only about a running engine's answers.
+        let _gone = self.0.send(TableRequest::Reachable { id, reachable }).await;
+    }
+
+    /// Ends the waits of a conversation; tells how many there were.
+    pub(crate) async fn interrupt(&self, session: String) -> Result<usize, Error> {
+        self.ask(|answer| TableRequest::Interrupt { session, answer }).await.ok_or_else(refuse::stopping)
+    }
+
+    /// Changes when the waits of this conversation are to end.
+    pub(crate) async fn interrupts(&self, session: String) -> Option<watch::Receiver<u64>> {
+        self.ask(|answer| TableRequest::Interrupts { session, answer }).await
+    }
+
+    pub(crate) async fn counts(&self) -> Result<Counts, Error> {
+        self.ask(|answer| TableRequest::Counts { answer }).await.ok_or_else(refuse::stopping)
+    }
+
+    async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> TableRequest) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send(make(answer)).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Applies what a look into the folder showed. What is known then.
+    pub(crate) async fn apply_look(&self, look: Advance) -> Option<Arc<Facts>> {
+        self.ask(|answer| TableRequest::ApplyLook { look: Box::new(look), answer }).await.flatten()
+    }
+
+    /// Removes a process from the table if its facts are final. Whether it did.
+    pub(crate) async fn take(&self, id: ProcessId) -> Result<bool, Error> {
+        self.ask(|answer| TableRequest::Take { id, answer }).await.ok_or_else(refuse::stopping)
+    }
+
+    /// Puts a process back that was taken.
+    pub(crate) async fn put_back(&self, facts: Arc<Facts>) {
+        // An engine that has ended has no table; the next one finds the folder.
+        let _gone = self.0.send(TableRequest::PutBack { facts }).await;
+    }
+}

@@ -1,0 +1,311 @@
+//! From looks into folders to facts and notices.
+//!
+//! What a look shows is written with the notices that follow from it, before any client hears of it. If the disk refuses that, the folder
+//! is read again until the write succeeds.
+
+use crate::clients::{Client, ClientKind, Clients};
+use crate::closing::{Closing, Shutdown};
+use crate::config::Clock;
+use crate::disk::{AGAIN, Disk, blocking};
+use crate::facts::{Facts, Seen};
+use crate::handle::TableHandle;
+use crate::index::Index;
+use crate::notices::{News, Outbox, Waiters};
+use crate::points::point;
+use crate::refuse;
+use crate::table::{Advance, ProcessView};
+use outlast_core::{ProcessId, Time};
+use outlast_store::dir::Home;
+use outlast_store::meta::Snapshot;
+use outlast_text::Redactor;
+use outlast_wire::v1::Error;
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Takes in what is seen of processes.
+pub(crate) struct Intake {
+    pub(crate) table: TableHandle,
+    pub(crate) outbox: Outbox,
+    pub(crate) index: Index,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) home: Home,
+    pub(crate) clock: Clock,
+    pub(crate) redactor: Arc<Redactor>,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) closing: Shutdown,
+    pub(crate) unsaved: UnsavedProcesses,
+    /// Processes whose files this engine could not read. The next engine makes their notices.
+    pub(crate) unreadable: Mutex<Vec<ProcessId>>,
+}
+
+/// What became of a process while no engine ran.
+pub(crate) struct MissedChange {
+    pub(crate) before: Facts,
+    pub(crate) after: Facts,
+    pub(crate) seen: Seen,
+    /// Whether its notices may have been delivered: the record of that is lost.
+    pub(crate) maybe_told: bool,
+}
+
+/// What a look showed, and what is known with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Current {
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) seen: Seen,
+}
+
+impl Intake {
+    /// What the folder shows right now, which may be more than the table has.
+    pub(crate) async fn look(self: &Arc<Self>, view: &ProcessView) -> Result<Current, Error> {
+        let (dir, cursor, id) = (view.dir.clone(), view.facts.cursor, view.id());
+        let look = self.disk.at(move || Seen::look(&dir, cursor)).await;
+        let seen = look.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
+        let facts = view.facts.with(&seen);
+        if facts.phase == view.facts.phase {
+            return Ok(Current { facts: Arc::new(facts), seen });
+        }
+        // The notice is written before the caller is answered.
+        let known = self.apply_look(id, seen.clone()).await;
+        Ok(Current { facts: known.unwrap_or_else(|| Arc::new(facts)), seen })
+    }
+
+    /// Applies what a look into the folder showed, and returns what is known then.
+    ///
+    /// The notices that follow from it are on disk before the table has it, so that a waiter that is woken by an end finds its notice.
+    pub(crate) async fn apply_look(self: &Arc<Self>, id: ProcessId, seen: Seen) -> Option<Arc<Facts>> {
+        let before = self.table.facts(id).await?;
+        let is_final = before.phase.is_final();
+        let after = if is_final { Arc::clone(&before) } else { Arc::new(before.with(&seen)) };
+        if !is_final {
+            self.write_notices(&before, &after, &seen).await;
+        }
+        let noted = seen.meta.as_ref().map(|meta| meta.noted);
+        let facts = self.table.apply_look(Advance { before, after, seen }).await?;
+        self.acknowledge(&facts, noted);
+        Some(facts)
+    }
+
+    /// The owner of a process has seen its end.
+    pub(crate) async fn end_seen(&self, id: ProcessId, how: &'static str, now: Time) {
+        self.outbox.consume_later(id, how, now).await;
+        self.table.consumed(id).await;
+    }
+
+    /// Tells the keepers of a process what was written down of it, which they wait for. `noted`: what they were told last.
+    fn acknowledge(&self, facts: &Facts, noted: Option<u64>) {
+        let is_so = outlast_store::meta::noted(facts.cursor, facts.is_over());
+        if facts.kept.spec.tell.is_nothing() || noted.is_none_or(|last| last >= is_so) || self.unsaved.has(facts.id()) {
+            return;
+        }
+        if let Err(error) = Snapshot::note(&self.home.process(facts.id()), is_so) {
+            // They leave by themselves in the end, and may start an engine once too often.
+            tracing::debug!(id = %facts.id(), %error, "keepers are not told that they were heard");
+        }
+    }
+
+    async fn write_notices(self: &Arc<Self>, before: &Arc<Facts>, after: &Arc<Facts>, seen: &Seen) {
+        if self.unsaved.more(before.id()) {
+            // The task that tries to write what the disk refused reads the folder again.
+            return;
+        }
+        let news = if after.kept.spec.tell.is_nothing() {
+            self.news_of(before, after, seen)
+        } else {
+            let (intake, before, after, seen) = (Arc::clone(self), Arc::clone(before), Arc::clone(after), seen.clone());
+            self.disk.at(move || intake.news_of(&before, &after, &seen)).await.ok().flatten()
+        };
+        match news {
+            Some(news) if news.is_for_somebody() => {
+                self.write(vec![UnsavedChange { before: Arc::clone(before), news: Some(news) }]).await;
+            }
+            // The folder says so already, so no caller has to wait for this.
+            Some(news) => self.index.put_later(news.into_facts()).await,
+            None => {}
+        }
+    }
+
+    /// Writes what happened to processes while no engine ran, with the notices for it.
+    pub(crate) async fn catch_up(self: &Arc<Self>, missed: Vec<MissedChange>) {
+        if missed.is_empty() {
+            return;
+        }
+        let intake = Arc::clone(self);
+        let changes = blocking(move || {
+            let of = |m: MissedChange| {
+                let news = intake.news_of(&m.before, &m.after, &m.seen)?;
+                let news = if m.maybe_told { news.maybe_told() } else { news };
+                Some(UnsavedChange { before: Arc::new(m.before), news: Some(news) })
+            };
+            missed.into_iter().filter_map(of).collect::<Vec<_>>()
+        });
+        match changes.await {
+            Ok(changes) if changes.is_empty() => {}
+            Ok(changes) => self.write(changes).await,
+            Err(error) => tracing::error!(%error, "what happened meanwhile could not be read"),
+        }
+    }
+
+    /// Tells the keepers of finished processes that their end was written down. The supervisors of the others tell theirs.
+    pub(crate) fn acknowledge_all(&self, processes: &[(Facts, bool)]) {
+        let over = processes.iter().filter(|(facts, looked)| *looked && facts.is_over() && !facts.kept.spec.tell.is_nothing());
+        for (facts, _) in over {
+            // Without a folder there are no keepers.
+            if let Ok(meta) = Snapshot::read(&self.home.process(facts.id())) {
+                self.acknowledge(facts, Some(meta.noted));
+            }
+        }
+    }
+
+    /// Writes changes. If the disk refuses, this is tried again for as long as it takes; the folders keep the facts meanwhile.
+    async fn write(self: &Arc<Self>, mut changes: Vec<UnsavedChange>) {
+        point!("news.before_commit");
+        let written = self.outbox.advance(all_of(&changes), self.clock.now()).await;
+        point!("news.after_commit");
+        let Err(error) = written else {
+            // The clients that wait for it go first.
+            return tokio::task::yield_now().await;
+        };
+        tracing::error!(%error, "a notice cannot be written yet");
+        changes.retain(|c| self.unsaved.begin(c.before.id()));
+        for one in &changes {
+            self.note_shown_unsaved(one.before.id(), true);
+        }
+        let intake = Arc::clone(self);
+        tokio::spawn(async move {
+            // An engine that owes a notice is not idle.
+            let _busy = Client::new(&intake.clients, ClientKind::Outside);
+            while !changes.is_empty() && intake.closing.stage() == Closing::Open {
+                // No descriptor reports that a disk has space again.
+                tokio::time::sleep(AGAIN).await;
+                changes = intake.read_again(changes).await;
+                if intake.outbox.advance(all_of(&changes), intake.clock.now()).await.is_ok() {
+                    changes.retain_mut(|c| {
+                        c.written();
+                        let is_done = intake.unsaved.done(c.before.id());
+                        if is_done {
+                            intake.note_shown_unsaved(c.before.id(), false);
+                        }
+                        !is_done
+                    });
+                }
+            }
+        });
+    }
+
+    /// Clients see changes that the disk refuses, and may consume them. If this engine then dies, the next one must mark the notice as a repeat.
+    fn note_shown_unsaved(&self, id: ProcessId, is_shown: bool) {
+        if let Err(error) = Snapshot::note_shown_unsaved(&self.home.process(id), is_shown) {
+            // A full file system that copies on write refuses this, too; then the live copy says it for as long as a keeper lives.
+            tracing::debug!(%id, %error, "cannot write down that an end was shown");
+        }
+    }
+
+    /// What the folders show now of what could not be written.
+    async fn read_again(self: &Arc<Self>, changes: Vec<UnsavedChange>) -> Vec<UnsavedChange> {
+        let mut seen_by_owner = HashSet::new();
+        for one in &changes {
+            self.unsaved.reads(one.before.id());
+            if self.table.facts(one.before.id()).await.is_some_and(|facts| facts.consumed) {
+                seen_by_owner.insert(one.before.id());
+            }
+        }
+        let (intake, same) = (Arc::clone(self), changes.clone());
+        let again = blocking(move || {
+            let again = |c: UnsavedChange| {
+                let dir = intake.home.process(c.before.id());
+                // Removed meanwhile: what was known is all there is.
+                if !dir.path.exists() {
+                    return c;
+                }
+                let seen = Seen::look(&dir, c.before.cursor);
+                let after = Facts { consumed: seen_by_owner.contains(&c.before.id()), ..c.before.with(&seen) };
+                let news = News::of((&intake.redactor, &intake.waiters), &c.before, &after, &seen, &dir);
+                let news = news.map(|news| news.instead_of(c.news.as_ref()));
+                UnsavedChange { news: news.or(c.news), before: c.before }
+            };
+            changes.into_iter().map(again).collect()
+        });
+        again.await.unwrap_or(same)
+    }
+
+    /// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,
+    /// which may be able to read its files.
+    fn news_of(&self, before: &Facts, after: &Facts, seen: &Seen) -> Option<News> {
+        let id = after.id();
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            outlast_store::points::reach(&format!("news.of.{id}"));
+            News::of((&self.redactor, &self.waiters), before, after, seen, &self.home.process(id))
+        }));
+        read.unwrap_or_else(|_| {
+            tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");
+            // Until then its row must not be ahead of the notices that its owner got.
+            self.unsaved.begin(id);
+            self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            None
+        })
+    }
+}
+
+/// A change that is not on disk, and what was known when everything before it was.
+#[derive(Clone)]
+struct UnsavedChange {
+    before: Arc<Facts>,
+    /// Nothing once it is written.
+    news: Option<News>,
+}
+
+impl UnsavedChange {
+    fn written(&mut self) {
+        if let Some(news) = self.news.take() {
+            self.before = Arc::new(news.into_facts());
+        }
+    }
+}
+
+fn all_of(changes: &[UnsavedChange]) -> Vec<News> {
+    changes.iter().filter_map(|c| c.news.clone()).collect()
+}
+
+/// The processes whose changes the disk refused. One task tries again to write them. Until then nothing else is written of these processes:
+/// the next engine would believe an index that is ahead of the notices.
+#[derive(Debug, Default)]
+pub(crate) struct UnsavedProcesses(Mutex<HashMap<ProcessId, bool>>);
+
+impl UnsavedProcesses {
+    /// Takes on what is to be written of a process. `false` if another task has; it hears that there is more.
+    fn begin(&self, id: ProcessId) -> bool {
+        !self.more(id) && self.lock().insert(id, false).is_none()
+    }
+
+    /// Tells the task that tries to write changes of a process that there is more. Whether there is one.
+    fn more(&self, id: ProcessId) -> bool {
+        self.lock().get_mut(&id).map(|more| *more = true).is_some()
+    }
+
+    /// Whether a change of it is not written.
+    pub(crate) fn has(&self, id: ProcessId) -> bool {
+        self.lock().contains_key(&id)
+    }
+
+    /// Called before the folder is read again: what comes later is more.
+    fn reads(&self, id: ProcessId) {
+        self.lock().entry(id).and_modify(|more| *more = false);
+    }
+
+    /// Everything is written that was read. `false` if there is more by now.
+    fn done(&self, id: ProcessId) -> bool {
+        let mut all = self.lock();
+        let done = all.get(&id).is_none_or(|more| !more);
+        if done {
+            all.remove(&id);
+        }
+        done
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ProcessId, bool>> {
+        // Entries are changed whole, so a panic elsewhere leaves the map as it should be.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,153 @@
+//! How a process is listed. Lists are asked for every second, and most of what they show is unchanged: each process remembers its last entry.
+
+use crate::facts::{Facts, Seen};
+use crate::left_behind::{Look, may_have_left};
+use crate::render::{Detail, process};
+use outlast_core::{ProcessId, Status, Time};
+use outlast_store::dir::Home;
+use outlast_store::meta::{Snapshot, Stamp, Stamped};
+use outlast_text::Redactor;
+use outlast_wire::v1::Process;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A process to be listed.
+pub(crate) struct Listing {
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) listed: Arc<Listed>,
+}
+
+/// From this many on, two threads make the entries that have changed.
+const MANY: usize = 64;
+
+/// The last entry of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Listed(Mutex<Option<ListEntry>>);
+
+/// An entry as it is answered.
+#[derive(Debug)]
+struct ListEntry {
+    /// What was known when it was made, and how `meta` was. As long as both are so, it is true.
+    facts: Arc<Facts>,
+    meta: Held,
+    order: Order,
+    /// Whether it runs, or something that it left does.
+    runs: bool,
+    /// From when on its age is counted, and until when.
+    since: Time,
+    until: Option<Time>,
+    /// Its JSON up to its age, and from there on.
+    before: String,
+    after: String,
+}
+
+/// What tells whether the folder is still as it was when an entry was made.
+#[derive(Debug)]
+enum Held {
+    /// The facts are final.
+    Final,
+    /// As long as this file has this stamp.
+    Until(Stamped, Box<Stamp>),
+    /// The folder could not be read: the next look may show more.
+    Never,
+}
+
+/// Running processes come first, and older ones before younger ones.
+pub(crate) type Order = (bool, Time, ProcessId);
+
+/// What an entry is made with.
+pub(crate) struct Lister {
+    pub(crate) home: Home,
+    pub(crate) redactor: Arc<Redactor>,
+    pub(crate) left: Look,
+    pub(crate) now: Time,
+}
+
+impl Lister {
+    /// The entry of a process that is not remembered.
+    pub(crate) fn entry(&self, of: &Listing) -> Process {
+        let (_, _, shown) = self.look(of);
+        shown
+    }
+
+    /// Looks into the folder. How long that is true, what is known with it, and how it is shown.
+    fn look(&self, of: &Listing) -> (Held, Facts, Process) {
+        let dir = self.home.process(of.facts.id());
+        let is_final = of.facts.phase.is_final();
+        // Taken first: what changes meanwhile is seen the next time.
+        let held = match Stamped::open(&dir).and_then(|meta| Ok((Box::new(meta.read()?), meta))) {
+            Ok(_) if is_final => Held::Final,
+            Ok((stamp, meta)) => Held::Until(meta, stamp),
+            Err(_) => Held::Never,
+        };
+        // Of one that is over only the pid and the like are looked up.
+        let seen = if is_final { Seen { meta: Snapshot::read(&dir).ok(), ..Seen::default() } } else { Seen::look(&dir, of.facts.cursor) };
+        let facts = if is_final { Facts::clone(&of.facts) } else { of.facts.with(&seen) };
+        let shown = process(&self.redactor, &dir, &facts, &seen, Detail::Entry, self.now, &self.left);
+        let is_whole = seen.meta.is_some() && shown.warnings.len() == facts.kept.warnings.len();
+        // What is left running may end without a word to its folder.
+        let may_end = !shown.left.is_empty() || (!is_final && may_have_left(&facts.phase));
+        (if is_whole && !may_end { held } else { Held::Never }, facts, shown)
+    }
+}
+
+/// Makes the entries that are not true any more.
+pub(crate) fn remembered(lister: &Lister, all: Vec<Listing>) -> Vec<Listing> {
+    let (known, changed): (Vec<Listing>, Vec<Listing>) = all.into_iter().partition(|l| l.listed.holds(&l.facts));
+    let (first, second) = changed.split_at(if changed.len() < MANY { changed.len() } else { changed.len() / 2 });
+    let remember = |some: &[Listing]| some.iter().for_each(|l| l.listed.remember(lister, l));
+    std::thread::scope(|scope| {
+        // A panic there is a panic here.
+        let _both = (!second.is_empty()).then(|| scope.spawn(|| remember(second)));
+        remember(first);
+    });
+    known.into_iter().chain(changed).collect()
+}
+
+impl Listed {
+    /// Appends the entry as JSON, with its age, if it is wanted: where it lies in the text, and its place in the list.
+    pub(crate) fn write(&self, text: &mut Vec<u8>, now: Time, is_wanted: impl Fn(bool) -> bool) -> Option<(Order, Range<usize>)> {
+        let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = entry.as_ref().filter(|entry| is_wanted(entry.runs))?;
+        let from = text.len();
+        text.extend_from_slice(entry.before.as_bytes());
+        text.extend_from_slice(entry.until.unwrap_or(now).seconds_since(entry.since).to_string().as_bytes());
+        text.extend_from_slice(entry.after.as_bytes());
+        Some((entry.order, from..text.len()))
+    }
+
+    fn holds(&self, facts: &Arc<Facts>) -> bool {
+        let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entry.as_ref().is_some_and(|entry| {
+            Arc::ptr_eq(&entry.facts, facts)
+                && match &entry.meta {
+                    Held::Final => true,
+                    Held::Until(meta, stamp) => meta.read().is_ok_and(|now| now == **stamp),
+                    Held::Never => false,
+                }
+        })
+    }
+
+    fn remember(&self, lister: &Lister, of: &Listing) {
+        let (meta, facts, mut shown) = lister.look(of);
+        let (order, runs) = (order(&shown), runs(&shown));
+        shown.uptime_seconds = u64::MAX;
+        let text = serde_json::to_string(&shown).expect("an answer serialises");
+        // Inside of a string the quotes would be escaped, so this is the field, which is never left out.
+        let age = format!("\"uptime_seconds\":{}", u64::MAX);
+        let (before, after) = text.split_once(&age).expect("a process has an age");
+        let before = format!("{before}\"uptime_seconds\":");
+        let (since, until) = (facts.since(), facts.ended_at());
+        let entry = ListEntry { facts: Arc::clone(&of.facts), meta, order, runs, since, until, before, after: after.to_owned() };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
+    }
+}
+
+/// Whether it runs, or something that it left does.
+pub(crate) fn runs(process: &Process) -> bool {
+    process.status == Status::Running || !process.left.is_empty()
+}
+
+pub(crate) fn order(process: &Process) -> Order {
+    (process.status != Status::Running, process.started_at, process.session_id)
+}

@@ -1,0 +1,176 @@
+//! Barriers as rows: what a session that has parked itself waits for, and why it went on.
+
+use super::table::{Draft, column};
+use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
+use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
+
+/// What a barrier waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "until", rename_all = "snake_case")]
+pub(crate) enum Target {
+    Process {
+        id: String,
+        or_match: bool,
+        /// The name of the process, for messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    Pid {
+        pid: u32,
+        start_ticks: u64,
+        boot: String,
+    },
+    Time {
+        at_us: i64,
+    },
+}
+
+impl Target {
+    pub(crate) fn pid(of: &Incarnation) -> Self {
+        Self::Pid { pid: of.pid, start_ticks: of.start_ticks, boot: format!("{:032x}", of.boot) }
+    }
+
+    /// In a sentence.
+    fn message(&self, why: Option<&str>) -> String {
+        let what = match self {
+            Self::Process { id, or_match, name } => {
+                let what = if *or_match { "a match or the end" } else { "the end" };
+                let process = name.as_ref().map_or_else(|| id.clone(), |name| format!("{name} ({id})"));
+                format!("{what} of {process}")
+            }
+            Self::Pid { pid, .. } => format!("the end of pid {pid}"),
+            Self::Time { at_us } => format!("{}", Time::from_micros(*at_us)),
+        };
+        match why {
+            None => format!("Waiting for {what}."),
+            Some(why) => {
+                let why = match why {
+                    "exited" => "it has ended",
+                    "matched" => "its output matched",
+                    "unknown" => "there is no such process",
+                    "pid_gone" => "it is gone",
+                    _ => "that time has been reached",
+                };
+                format!("You were waiting for {what}: {why}.")
+            }
+        }
+    }
+}
+
+/// One barrier.
+#[derive(Debug, Clone)]
+pub(crate) struct Barrier {
+    pub(crate) id: String,
+    pub(crate) owner: Owner,
+    pub(crate) target: Target,
+    pub(crate) created_at: Time,
+    /// Why it is open; empty while it is not.
+    pub(crate) opened: String,
+    /// How many matches of the process were told before it was set, if that is known.
+    pub(crate) hits: Option<u32>,
+}
+
+/// What a barrier waits for, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    #[serde(flatten)]
+    target: Target,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hits: Option<u32>,
+}
+
+impl Barrier {
+    pub(crate) fn message(&self) -> String {
+        self.target.message(Some(self.opened.as_str()).filter(|why| !why.is_empty()))
+    }
+
+    /// What its notice is about.
+    pub(crate) fn key(&self) -> String {
+        key(&self.id)
+    }
+}
+
+/// What the notice of a barrier is about.
+pub(crate) fn key(id: &str) -> String {
+    format!("barrier/{id}")
+}
+
+/// The notice that a barrier is open.
+pub(crate) fn notice(barrier: &Barrier, route: Route, now: Time) -> Draft {
+    let process = match &barrier.target {
+        Target::Process { id, .. } => id.parse::<ProcessId>().ok(),
+        Target::Pid { .. } | Target::Time { .. } => None,
+    };
+    let body = Body::Until { barrier: barrier.id.clone(), why: barrier.opened.clone(), message: barrier.message() };
+    Draft { key: barrier.key(), at: now, process, owner: barrier.owner.clone(), route, body, repeat: false }
+}
+
+pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barrier, Vec<String>)> {
+    let session = barrier.owner.session.clone().unwrap_or_default();
+    let mut cleared = Vec::new();
+    for other in all(db, Some(&session))? {
+        // Asked again, or asked for by two: one barrier serves both.
+        if other.id == barrier.id || (other.opened.is_empty() && other.target == barrier.target && other.owner == barrier.owner) {
+            return Ok((other, Vec::new()));
+        }
+        if !session.is_empty() && other.opened.is_empty() {
+            db.prepare_cached("DELETE FROM barrier WHERE id = ?1")?.execute(params![other.id])?;
+            cleared.push(other.id);
+        }
+    }
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    // In place of one that cannot be read.
+    db.prepare_cached("INSERT OR REPLACE INTO barrier (id, session, task, generation, until, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .execute(params![
+            barrier.id,
+            session,
+            text(&barrier.owner.task),
+            text(&barrier.owner.generation),
+            serde_json::to_string(&Kept { target: barrier.target.clone(), hits: barrier.hits }).expect("a target serialises"),
+            barrier.created_at.micros(),
+        ])?;
+    Ok((barrier.clone(), cleared))
+}
+
+/// All barriers there are, of one conversation or of all.
+pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Vec<Barrier>> {
+    let mut found = db.prepare_cached(
+        "SELECT id, session, task, generation, until, created_at, opened FROM barrier WHERE ?1 IS NULL OR session = ?1 ORDER BY created_at, id",
+    )?;
+    let part = |text: String| Some(text).filter(|t| !t.is_empty());
+    let rows = found.query_map(params![session], |r| {
+        let id = column::text(r, 0)?;
+        let Kept { target, hits } = match serde_json::from_slice(column::bytes(r, 4)?) {
+            Ok(kept) => kept,
+            Err(error) => {
+                // One that cannot be read must not keep the others from opening.
+                tracing::error!(barrier = id, %error, "a barrier cannot be read");
+                return Ok(None);
+            }
+        };
+        let text = |column| column::text(r, column).map(part);
+        let owner = Owner { session: text(1)?, task: text(2)?, generation: text(3)? };
+        Ok(Some(Barrier { id, owner, target, created_at: Time::from_micros(r.get(5)?), opened: column::text(r, 6)?, hits }))
+    })?;
+    rows.filter_map(Result::transpose).collect()
+}
+
+/// Marks a barrier as open. Whether there is one that was not.
+pub(crate) fn mark_open(db: &Connection, barrier: &Barrier, now: Time) -> rusqlite::Result<bool> {
+    let changed = db.prepare_cached("UPDATE barrier SET opened = ?2, opened_at = ?3 WHERE id = ?1 AND opened = ''")?.execute(params![
+        barrier.id,
+        barrier.opened,
+        now.micros()
+    ])?;
+    Ok(changed == 1)
+}
+
+/// Takes the barriers of a conversation away.
+pub(crate) fn clear(db: &Connection, session: &str) -> rusqlite::Result<Vec<String>> {
+    let open: Vec<String> = all(db, Some(session))?.into_iter().filter(|b| b.opened.is_empty()).map(|b| b.id).collect();
+    for id in &open {
+        db.prepare_cached("DELETE FROM barrier WHERE id = ?1")?.execute(params![id])?;
+    }
+    Ok(open)
+}

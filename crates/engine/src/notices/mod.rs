@@ -1,0 +1,42 @@
+//! What owners are to be told: written down with the fact it follows from, given out to one taker at a time, and kept until it is settled.
+//!
+//! A notice is made in the transaction that says how far a process was read ([`writer`]), so that a crash makes none twice and forgets none. Everything that
+//! happens to it afterwards ([`table`]) runs in the index's writer as well, one transaction a step, so that two takers cannot both get it.
+
+pub(crate) mod barrier;
+mod outbox;
+mod recent;
+mod table;
+mod waiters;
+mod writer;
+
+pub(crate) use barrier::{Barrier, Target};
+pub(crate) use outbox::{Outbox, keep_time};
+pub(crate) use table::Claimed;
+pub(crate) use table::{Claim, Draft, Entry, Filter, OpenSession, Owed, Pushed, Settled, Verdict, end_key, moment};
+pub(crate) use waiters::{Waiters, Waiting};
+pub(crate) use writer::{News, NoticeWriter, watched};
+
+#[cfg(test)]
+pub(crate) use table::{by_key, last_seq, read};
+
+use outlast_core::Owner;
+use rusqlite::Connection;
+
+/// The agent of a conversation runs in a session of its own, which is this and the conversation's.
+const AGENT_SESSION_PREFIX: &str = "outlast:agent:";
+
+/// Somebody speaks for a conversation, whose newest life is theirs unless it was seen before. A life is seen when its agent is started: what the agent leaves
+/// behind may speak for the first time when the next life has begun, and must not pass for a newer one.
+pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
+    match (&by.session, &by.generation) {
+        (Some(session), Some(generation)) => {
+            let session = session.strip_prefix(AGENT_SESSION_PREFIX).unwrap_or(session);
+            table::lives(db, session, generation)
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

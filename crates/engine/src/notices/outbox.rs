@@ -1,0 +1,486 @@
+//! The handle on notices: each verb is one step in the writer of the index.
+
+use super::barrier::{self, Barrier};
+use super::recent::{Following, Recent};
+use super::table::{self, Claim, Claimed, Draft, Entry, Filter, Judged, Moment, OpenSession, Owed, Pushed, Verdict, end_key, moment};
+use super::writer::{self, News, NoticeWriter};
+use crate::closing::{Closing, Shutdown};
+use crate::config::{Clock, Push};
+use crate::disk::AGAIN;
+use crate::facts::Facts;
+use crate::index::{self, Index, IndexError};
+use outlast_core::notice_state::{ANSWER_TIMEOUT, WrittenFor};
+use outlast_core::{Owner, ProcessId, Time};
+use rusqlite::Connection;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+
+/// How many times longer than a settled notice one is kept that nobody asked for. A conversation may rest for weeks and still be told; one that nobody ever
+/// comes back to must not grow for ever.
+const UNREAD: u32 = 4;
+
+/// How a sink is given what it owes, and when it will be given something.
+type Take = fn(&Connection, &str, usize, &str, i64, Moment) -> rusqlite::Result<Vec<Owed>>;
+type NextDue = fn(&Connection, &str, Moment) -> rusqlite::Result<Option<Duration>>;
+
+/// A handle on the outbox. Copies are cheap.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    index: Index,
+    writer: Arc<NoticeWriter>,
+    /// Told whenever something may be there to be taken.
+    news: Arc<watch::Sender<u64>>,
+    /// Told whenever something was given out: its lease may end without a word.
+    leases: Arc<watch::Sender<u64>>,
+    recent: Recent,
+    /// Told when the breaker rests.
+    rests: Arc<Notify>,
+}
+
+impl Outbox {
+    pub(crate) fn new(index: Index, writer: NoticeWriter) -> Self {
+        let (news, leases) = (Arc::new(watch::channel(0).0), Arc::new(watch::channel(0).0));
+        Self { index, writer: Arc::new(writer), news, leases, recent: Recent::default(), rests: Arc::default() }
+    }
+
+    /// Changes whenever there may be something to be taken.
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// Changes whenever something was given out. Whoever waits for the next lease to end looks again which that is.
+    pub(crate) fn leases(&self) -> watch::Receiver<u64> {
+        self.leases.subscribe()
+    }
+
+    /// The notices that are made from now on, as long as they are kept at hand. Take it before asking what there is.
+    pub(crate) fn follow(&self) -> Following {
+        self.recent.follow()
+    }
+
+    /// Says that there may be something.
+    fn tell(&self) {
+        self.recent.forget();
+        self.news.send_modify(|n| *n += 1);
+    }
+
+    /// Says that there is this and, since the last time, nothing else.
+    fn tell_made<'a>(&self, made: impl IntoIterator<Item = &'a Entry>) {
+        self.recent.add(made);
+        self.news.send_modify(|n| *n += 1);
+    }
+
+    /// This moment, by the engine's clock.
+    fn now(&self) -> Moment {
+        moment(self.writer.clock.now())
+    }
+
+    pub(crate) fn sinks(&self) -> &[Push] {
+        &self.writer.sinks
+    }
+
+    /// Writes a request down, and that its conversation lives.
+    pub(crate) async fn accept(&self, facts: Facts) -> Result<(), IndexError> {
+        let work = move |db: &Connection| {
+            super::speaks(db, &facts.kept.spec.owner)?;
+            index::put(db, &facts)
+        };
+        self.index.work(work).await
+    }
+
+    /// Writes what became of processes with the notices that follow from it.
+    pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
+        let writer = Arc::clone(&self.writer);
+        news.iter().for_each(|one| self.index.outdate(one.id()));
+        let made = self.index.work(move |db| writer.advance(db, news, moment(now))).await?;
+        if !made.notices.is_empty() {
+            self.tell_made(&made.notices);
+        }
+        if made.rests {
+            self.rests.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.
+    pub(crate) async fn tick(&self, now: Time) -> Result<Option<u64>, IndexError> {
+        let writer = Arc::clone(&self.writer);
+        let (made, due) = self.index.work(move |db| writer.tick(db, moment(now))).await?;
+        if !made.is_empty() {
+            self.tell_made(&made);
+        }
+        Ok(due)
+    }
+
+    /// Gives out notices.
+    ///
+    /// If there are none, how long until the lease of one that somebody else has ends.
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<(Claimed, Option<Duration>), IndexError> {
+        let work = move |db: &Connection| {
+            let claimed = table::claim(db, &claim)?;
+            let lapse = if claimed.given.is_empty() { table::next_lapse(db, &claim.session, claim.now)? } else { None };
+            Ok((claimed, lapse))
+        };
+        let (claimed, lapse) = self.index.work(work).await?;
+        if !claimed.given.is_empty() {
+            self.leases.send_modify(|n| *n += 1);
+        }
+        Ok((claimed, lapse))
+    }
+
+    /// Notices that are there, behind a place: what is on disk when it is asked, whatever is about to be written.
+    pub(crate) async fn behind(&self, filter: Filter) -> Result<Vec<Entry>, IndexError> {
+        self.index.read(move |db| table::read(db, &filter)).await
+    }
+
+    /// How many notices a user of this session would be given at a terminal, looks included that are not written yet. If these cannot be
+    /// written, what is on disk counts.
+    pub(crate) async fn waiting(&self, session: &str, now: Time) -> Result<u64, IndexError> {
+        let now = moment(now);
+        if !self.index.is_caught_up() {
+            let session = session.to_owned();
+            if let Ok(count) = self.index.work(move |db| table::waiting(db, &session, now)).await {
+                return Ok(count);
+            }
+        }
+        self.index.read(|db| table::waiting(db, session, now)).await
+    }
+
+    /// The place of the newest notice.
+    pub(crate) async fn last_seq(&self) -> Result<u64, IndexError> {
+        self.index.work(table::last_seq).await
+    }
+
+    /// The sessions of gateways that have notices that can be taken, and how long until a lease among them ends.
+    pub(crate) async fn open_sessions(&self, now: Moment) -> Result<(Vec<OpenSession>, Option<Duration>), IndexError> {
+        self.index.work(move |db| table::open_sessions(db, now)).await
+    }
+
+    /// Settles notices by name, all in one transaction.
+    pub(crate) async fn judge(
+        &self,
+        ids: Vec<String>,
+        session: Option<String>,
+        lease: Option<String>,
+        verdict: Verdict,
+        now: Time,
+    ) -> Result<Vec<Judged>, IndexError> {
+        let again = verdict == Verdict::Released;
+        let work = move |db: &Connection| {
+            let one = |id: String| table::judge(db, &id, session.as_deref(), lease.as_deref(), &verdict, moment(now));
+            ids.into_iter().map(one).collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let judged = self.index.work(work).await?;
+        if again {
+            self.tell();
+        }
+        Ok(judged)
+    }
+
+    /// Whoever had these has gone without a word. Should this be lost, their lease ends by itself.
+    pub(crate) async fn abandon(&self, ids: Vec<String>, lease: String, now: Time) {
+        self.index.work_later(move |db| table::abandon(db, &ids, &lease, moment(now))).await;
+        self.tell();
+    }
+
+    /// Whoever claimed left before there was an answer. Should this be lost, the lease ends by itself.
+    pub(crate) async fn unclaim(&self, claim: Claim, now: Time) {
+        self.index.work_later(move |db| table::unclaim(db, &claim, moment(now))).await;
+        self.tell();
+    }
+
+    /// Writes a notice that somebody posted. The one there is, if there is one of that key.
+    pub(crate) async fn post(&self, draft: Draft, by: Owner, now: Time) -> Result<(Option<Entry>, bool), IndexError> {
+        let writer = Arc::clone(&self.writer);
+        let (entry, new) = self
+            .index
+            .work(move |db| {
+                super::speaks(db, &by)?;
+                match table::insert_for(db, &draft, &writer.sinks, WrittenFor::AnyTaker, None, moment(now))? {
+                    Some(entry) => Ok((Some(entry), true)),
+                    None => Ok((table::by_key(db, &draft.key)?, false)),
+                }
+            })
+            .await?;
+        if new {
+            self.tell_made(&entry);
+        }
+        Ok((entry, new))
+    }
+
+    /// Reads notices and changes nothing.
+    pub(crate) async fn read(&self, filter: Filter) -> Result<Vec<Entry>, IndexError> {
+        self.index.work(move |db| table::read(db, &filter)).await
+    }
+
+    /// Does something with the tables that makes no notice.
+    pub(crate) async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        self.index.work(work).await
+    }
+
+    /// The owner of a process has seen its end.
+    pub(crate) async fn consume(&self, process: ProcessId, how: &'static str, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::consume(db, &process.to_string(), how, moment(now))).await
+    }
+
+    /// The end of a process is about to be sent in an answer: no other taker is given it meanwhile. Should the engine die before it is sent, it is told again.
+    /// The first client that waited finds the answer prepared, and needs no write.
+    pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
+        if self.writer.waiters.take_permit(&end_key(process)) {
+            return Ok(());
+        }
+        self.index.work(move |db| table::hold(db, &process.to_string(), moment(now))).await
+    }
+
+    /// A client that waited for this has left without an answer: unless another waits, it is told like any other notice.
+    pub(crate) async fn give_back(&self, key: String) {
+        let (writer, now) = (Arc::clone(&self.writer), self.now());
+        let work = move |db: &Connection| match () {
+            () if writer.waiters.any(&key) => Ok(false),
+            () if writer.waiters.take_permit(&key) => table::take_back(db, &key, now),
+            () => table::give_back(db, &key, now),
+        };
+        // Should this be lost, what was reserved comes free by itself.
+        if let Ok(true) = self.index.work(work).await {
+            self.tell();
+        }
+    }
+
+    /// Undoes [`Outbox::hold`]: the answer was not sent. Should this be lost, the hold ends by itself.
+    pub(crate) async fn let_go(&self, process: ProcessId) {
+        let now = self.now();
+        self.index.work_later(move |db| table::let_go(db, &process.to_string(), now)).await;
+        self.tell();
+    }
+
+    /// The same as [`Outbox::consume`] behind everything queued before, not waited for: if it is lost, its owner is told once more, as a repeat.
+    pub(crate) async fn consume_later(&self, process: ProcessId, how: &'static str, now: Time) {
+        self.index.work_later(move |db| table::consume(db, &process.to_string(), how, moment(now))).await;
+    }
+
+    /// What the limiter knows of these: how many matches were told, and whether they are watched no more.
+    pub(crate) async fn watched(&self, processes: Vec<ProcessId>) -> Result<HashMap<ProcessId, (u32, bool)>, IndexError> {
+        if processes.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.index.work(move |db| processes.into_iter().map(|id| Ok((id, writer::watched(db, id)?))).collect()).await
+    }
+
+    pub(crate) async fn is_consumed(&self, process: ProcessId) -> Result<bool, IndexError> {
+        self.index.work(move |db| table::is_consumed(db, &process.to_string())).await
+    }
+
+    /// A client of the same session polled a process that is over. Not waited for: a claim that comes later is written behind it.
+    pub(crate) async fn observe(&self, process: ProcessId) {
+        let now = self.now();
+        self.index.work_later(move |db| table::observe(db, &process.to_string(), now)).await;
+    }
+
+    pub(crate) async fn supersede(&self, process: ProcessId, by: ProcessId, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::supersede(db, &process.to_string(), &by.to_string(), moment(now))).await
+    }
+
+    /// Offers delivered notices again.
+    pub(crate) async fn replay(&self, from: u64, session: Option<String>, now: Time) -> Result<u64, IndexError> {
+        let (mut count, mut next) = (0, Some(from));
+        while let Some(from) = next {
+            let (writer, session) = (Arc::clone(&self.writer), session.clone());
+            let work = move |db: &Connection| table::replay(db, from, session.as_deref(), &writer.sinks, moment(now));
+            let (replayed, rest) = self.index.work(work).await?;
+            (count, next) = (count + replayed, rest);
+        }
+        self.tell();
+        Ok(count)
+    }
+
+    /// Has dead letters tried again.
+    pub(crate) async fn revive(&self, id: Option<String>, sink: Option<String>, session: Option<String>) -> Result<u64, IndexError> {
+        let now = self.now();
+        let revived = move |db: &Connection| table::revive(db, id.as_deref(), sink.as_deref(), session.as_deref(), now);
+        let count = self.index.work(revived).await?;
+        self.tell();
+        Ok(count)
+    }
+
+    pub(crate) async fn dead(&self, session: Option<String>, limit: usize) -> Result<Vec<(String, Owed)>, IndexError> {
+        self.index.work(move |db| table::dead(db, session.as_deref(), limit)).await
+    }
+
+    /// Gives a sink what it owes now; if that is nothing, how long until it owes something.
+    pub(crate) async fn take(
+        &self,
+        sink: String,
+        limit: usize,
+        lease: String,
+        lease_for: i64,
+        now: Time,
+    ) -> Result<(Vec<Owed>, Option<Duration>), IndexError> {
+        let (take, next_due) = match self.wakes(&sink) {
+            true => (table::wake::take as Take, table::wake::next_due as NextDue),
+            false => (table::take as Take, table::next_due as NextDue),
+        };
+        self.index
+            .work(move |db| {
+                let now = moment(now);
+                let taken = take(db, &sink, limit, &lease, lease_for, now)?;
+                let due = if taken.is_empty() { next_due(db, &sink, now)? } else { None };
+                Ok((taken, due))
+            })
+            .await
+    }
+
+    /// Whether a sink tells agents itself.
+    fn wakes(&self, sink: &str) -> bool {
+        self.writer.sinks.iter().any(|s| s.wakes && s.name == sink)
+    }
+
+    /// A sink that wakes is about to tell these, each lent to it under its word. Those that it may tell.
+    pub(crate) async fn wake(&self, sink: String, lent: Vec<(u64, String)>, now: Time) -> Result<Vec<Owed>, IndexError> {
+        let (go, put_back) = self.index.work(move |db| table::wake::begin(db, &sink, &lent, moment(now))).await?;
+        if !go.is_empty() {
+            self.leases.send_modify(|n| *n += 1);
+        }
+        if put_back {
+            self.tell();
+        }
+        Ok(go)
+    }
+
+    /// Writes down how a push went: whether it was still the sink's, and the process whose end its owner was told with it.
+    pub(crate) async fn pushed(
+        &self,
+        sink: String,
+        seq: u64,
+        lease: String,
+        how: Pushed,
+        now: Time,
+    ) -> Result<(bool, Option<ProcessId>), IndexError> {
+        let wakes = self.wakes(&sink);
+        // What a sink that wakes does not tell is for others again.
+        let again = matches!(how, Pushed::Again { .. } | Pushed::Later { .. }) || (wakes && how != Pushed::Delivered);
+        let work = move |db: &Connection| match wakes {
+            true => table::wake::pushed(db, &sink, seq, &lease, &how, moment(now)),
+            false => Ok((table::pushed(db, &sink, seq, &lease, &how, moment(now))?, None)),
+        };
+        let kept = self.index.work(work).await?;
+        if again {
+            self.tell();
+        }
+        Ok(kept)
+    }
+
+    /// Writes that a barrier is open, with the notice that says so. Whether it was still there.
+    pub(crate) async fn open_barrier(&self, barrier: Barrier, now: Time) -> Result<bool, IndexError> {
+        let writer = Arc::clone(&self.writer);
+        let work = move |db: &Connection| {
+            if !barrier::mark_open(db, &barrier, now)? {
+                return Ok(false);
+            }
+            let route = writer::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
+            let (draft, now) = (barrier::notice(&barrier, route, now), moment(now));
+            let written_for = match writer.waiters.any(&draft.key) {
+                true => WrittenFor::Waiter { until: now.up + ANSWER_TIMEOUT },
+                false => WrittenFor::AnyTaker,
+            };
+            table::insert_for(db, &draft, &writer.sinks, written_for, None, now)?;
+            Ok(true)
+        };
+        let opened = self.index.work(work).await?;
+        self.tell();
+        Ok(opened)
+    }
+
+    pub(crate) async fn barrier(&self, id: String) -> Result<Option<Barrier>, IndexError> {
+        self.index.work(move |db| Ok(barrier::all(db, None)?.into_iter().find(|b| b.id == id))).await
+    }
+
+    /// As [`Outbox::hold`], of a notice by what it is about.
+    pub(crate) async fn hold_key(&self, key: String, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::hold_key(db, &key, moment(now))).await
+    }
+
+    /// Undoes [`Outbox::hold_key`]: the answer was not sent.
+    pub(crate) async fn let_go_key(&self, key: String) {
+        let now = self.now();
+        self.index.work_later(move |db| table::let_go_key(db, &key, now)).await;
+        self.tell();
+    }
+
+    /// A client that waited was answered with what it says.
+    pub(crate) async fn consume_key_later(&self, key: String, now: Time) {
+        self.index.work_later(move |db| table::consume_key(db, &key, moment(now))).await;
+    }
+
+    /// The sinks whose last tries failed: how many notices wait, and why.
+    pub(crate) async fn failing(&self) -> Result<Vec<(String, u64, String)>, IndexError> {
+        if self.writer.sinks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (writer, now) = (Arc::clone(&self.writer), self.now());
+        self.index.work(move |db| table::failing(db, &writer.sinks, now)).await
+    }
+
+    /// How many pushes are owed.
+    pub(crate) async fn owed(&self) -> Result<u64, IndexError> {
+        let (writer, now) = (Arc::clone(&self.writer), self.now());
+        self.index.work(move |db| table::owed(db, &writer.sinks, now)).await
+    }
+
+    /// Removes what was settled longer ago than `keep`, and drops what nobody asked for in [`UNREAD`] times that.
+    pub(crate) async fn prune(&self, keep: Duration, now: Time) -> Result<(), IndexError> {
+        let ago = |times: u32| {
+            Time::from_micros(now.micros().saturating_sub(i64::try_from(keep.saturating_mul(times).as_micros()).unwrap_or(i64::MAX)))
+        };
+        let (before, unread) = (ago(1), ago(UNREAD));
+        let mut expired = 0;
+        loop {
+            let some = self.index.work(move |db| table::expire(db, unread, moment(now))).await?;
+            expired += some;
+            if some < table::MAX_REMOVED_AT_ONCE as u64 {
+                break;
+            }
+        }
+        if expired > 0 {
+            tracing::warn!(expired, "notices that no client took were dropped");
+        }
+        loop {
+            let writer = Arc::clone(&self.writer);
+            if !self.index.work(move |db| table::prune(db, before, &writer.sinks)).await? {
+                break;
+            }
+        }
+        self.index.work(move |db| table::sweep(db, before)).await
+    }
+
+    /// Takes up the tables that an earlier engine left, and takes back what it had in its hands. `rebuilt`: they are new, and the home is not.
+    pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
+        let boot = self.writer.boot();
+        self.index.work(move |db| table::begun(db, &boot, rebuilt, moment(now))).await
+    }
+}
+
+/// Ends the rests of the breaker, each when it is over.
+pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
+    let mut stopping = std::pin::pin!(closing.reached(Closing::Stopping));
+    loop {
+        let up = outlast_store::os::boottime_ns() / 1_000;
+        let due = match outbox.tick(clock.now()).await {
+            Ok(due) => due,
+            Err(error) => {
+                tracing::warn!(%error, "the breaker is looked at later");
+                Some(up + AGAIN.as_micros() as u64)
+            }
+        };
+        let wait = due.map(|due| Duration::from_micros(due.saturating_sub(up)));
+        tokio::select! {
+            () = &mut stopping => return,
+            () = outbox.rests.notified() => {}
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Which notices a taker is given.
+
+use super::rows::NoticeRow;
+use super::{Answered, Entry, by_seq, column, until};
+use outlast_core::notice_state::{LeaseHolder, Moment, NoticeEvent, NoticeGeneration, NoticeReply, TakerKind, Uptime, Verdict};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::time::Duration;
+
+/// A taker that asks for notices of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) session: String,
+    pub(crate) generation: String,
+    pub(crate) taker: TakerKind,
+    pub(crate) limit: usize,
+    pub(crate) lease: String,
+    /// Microseconds.
+    pub(crate) lease_for: Uptime,
+    pub(crate) now: Moment,
+}
+
+impl Claim {
+    /// What the claim is for one notice.
+    fn event<'a>(&'a self, holder: LeaseHolder, generation: NoticeGeneration<'a>) -> NoticeEvent<'a> {
+        let until = self.now.up.saturating_add(self.lease_for);
+        NoticeEvent::Claim { taker: self.taker, holder, token: &self.lease, until, generation }
+    }
+}
+
+/// What came of a claim.
+#[derive(Debug, Default)]
+pub(crate) struct Claimed {
+    pub(crate) given: Vec<Entry>,
+    /// How many were dropped because they are for a generation of the session that has ended.
+    pub(crate) too_late: u64,
+}
+
+/// The open notices of a session, in order.
+fn open_of_session() -> String {
+    format!("SELECT {} FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 ORDER BY seq", NoticeRow::COLUMNS)
+}
+
+/// Gives out the next notices of a session, each to one taker until its lease ends. A taker of a generation that has ended is given none.
+pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed> {
+    lives(db, &claim.session, &claim.generation)?;
+    let newest = newest_generation(db, &claim.session)?;
+    if !claim.generation.is_empty() && newest.as_ref() != Some(&claim.generation) {
+        return Ok(Claimed::default());
+    }
+    let (mut given, mut changed, mut unreadable, mut too_late, mut answered) = (Vec::new(), Vec::new(), Vec::new(), 0, Answered::default());
+    let mut open = db.prepare_cached(&open_of_session())?;
+    let mut rows = open.query(params![claim.session])?;
+    while given.len() < claim.limit
+        && let Some(row) = rows.next()?
+    {
+        let row = NoticeRow::read(row)?;
+        let generation = generation_of(db, &row, newest.as_deref())?;
+        let step = row.decide(claim.event(LeaseHolder::Taker, generation), claim.now);
+        match step.reply {
+            NoticeReply::Given => match by_seq(db, row.seq)? {
+                None => {}
+                Some(Entry { unreadable: Some(why), .. }) => unreadable.push((row, why)),
+                Some(entry) if answered.has_room(entry.answered_bytes()) => given.push((row, step, entry)),
+                Some(_) => break,
+            },
+            NoticeReply::Done => {
+                too_late += u64::from(matches!(generation, NoticeGeneration::Ended { .. }));
+                changed.push((row, step));
+            }
+            NoticeReply::None | NoticeReply::Busy | NoticeReply::Skipped | NoticeReply::Already | NoticeReply::Lost => {}
+        }
+    }
+    drop(rows);
+    for (mut row, step) in changed {
+        row.carry_out(db, step, claim.now)?;
+    }
+    for (mut row, why) in unreadable {
+        drop_unreadable(db, &mut row, &why, claim.now)?;
+    }
+    let give = |(mut row, step, mut entry): (NoticeRow, _, Entry)| -> rusqlite::Result<Entry> {
+        row.carry_out(db, step, claim.now)?;
+        entry.follow(&row.notice, claim.now);
+        Ok(entry)
+    };
+    Ok(Claimed { given: given.into_iter().map(give).collect::<rusqlite::Result<_>>()?, too_late })
+}
+
+/// A notice whose content cannot be read is dropped: its owner cannot be told.
+fn drop_unreadable(db: &Connection, row: &mut NoticeRow, why: &str, now: Moment) -> rusqlite::Result<()> {
+    row.apply(db, NoticeEvent::Settle { token: None, verdict: Verdict::Dropped(why) }, now)?;
+    Ok(())
+}
+
+/// The most notices that are counted as waiting.
+const MAX_COUNTED: u64 = 1_000;
+
+/// How many notices of a session a claim at a terminal would give out. Nothing is settled by counting.
+pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<u64> {
+    let claim = Claim {
+        session: session.to_owned(),
+        generation: String::new(),
+        taker: TakerKind::Terminal,
+        limit: 0,
+        lease: String::new(),
+        lease_for: 0,
+        now,
+    };
+    let newest = newest_generation(db, session)?;
+    let mut open = db.prepare_cached(&open_of_session())?;
+    let mut rows = open.query(params![session])?;
+    let mut count = 0;
+    while count < MAX_COUNTED
+        && let Some(row) = rows.next()?
+    {
+        let row = NoticeRow::read(row)?;
+        let generation = generation_of(db, &row, newest.as_deref())?;
+        let reply = row.decide(claim.event(LeaseHolder::Taker, generation), now).reply;
+        count += u64::from(reply == NoticeReply::Given);
+    }
+    Ok(count)
+}
+
+/// What became of one notice that a sink asked for by its place.
+pub(super) enum One {
+    Given(Box<Entry>),
+    /// Another client or sink has it.
+    Lent,
+    /// It is for a generation of the session that has not begun.
+    NotYet,
+    /// It is settled, or gone.
+    Over,
+}
+
+/// Gives one notice to a sink, by the rules of [`claim`]. A sink that asks again with the same token gets the same answer: the first one may
+/// not have arrived.
+pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<One> {
+    let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok(One::Over) };
+    let newest = newest_generation(db, &claim.session)?;
+    let step = row.decide(claim.event(LeaseHolder::Sink, generation_of(db, &row, newest.as_deref())?), claim.now);
+    match step.reply {
+        NoticeReply::Given => {
+            let Some(mut entry) = by_seq(db, seq)? else { return Ok(One::Over) };
+            if let Some(why) = &entry.unreadable {
+                drop_unreadable(db, &mut row, why, claim.now)?;
+                return Ok(One::Over);
+            }
+            row.carry_out(db, step, claim.now)?;
+            entry.follow(&row.notice, claim.now);
+            Ok(One::Given(Box::new(entry)))
+        }
+        NoticeReply::Busy => Ok(One::Lent),
+        NoticeReply::Skipped => Ok(One::NotYet),
+        NoticeReply::Done | NoticeReply::None | NoticeReply::Already | NoticeReply::Lost => {
+            row.carry_out(db, step, claim.now)?;
+            Ok(One::Over)
+        }
+    }
+}
+
+/// How long until the next lease of this session ends.
+pub(crate) fn next_lapse(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
+    let at: Option<i64> = db
+        .prepare_cached("SELECT MIN(lease_up) FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 AND lease_up > ?2")?
+        .query_row(params![session, now.up], |r| r.get(0))?;
+    Ok(at.map(|at| until(at, now)))
+}
+
+/// A session of gateways with notices that can be taken now. If it has newer ones, or some that were given out in between, it is another value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenSession {
+    pub(crate) session: String,
+    newest: i64,
+    attempts: i64,
+}
+
+/// The sessions of gateways that have notices that can be taken, and how long until a lease among them ends.
+pub(crate) fn open_sessions(db: &Connection, now: Moment) -> rusqlite::Result<(Vec<OpenSession>, Option<Duration>)> {
+    const OF_GATEWAYS: &str = "settled_at = 0 AND (session GLOB 'agent:main:*' OR session = 'outlast:gateway')";
+    let sql = format!(
+        "SELECT session, MAX(seq), SUM(attempts) FROM notice INDEXED BY notice_open WHERE {OF_GATEWAYS} AND lease_up <= ?1 GROUP BY session"
+    );
+    let read = |row: &rusqlite::Row<'_>| Ok(OpenSession { session: row.get(0)?, newest: row.get(1)?, attempts: row.get(2)? });
+    let open = db.prepare_cached(&sql)?.query_map(params![now.up], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let sql = format!("SELECT MIN(lease_up) FROM notice INDEXED BY notice_open WHERE {OF_GATEWAYS} AND lease_up > ?1");
+    let lapse: Option<i64> = db.prepare_cached(&sql)?.query_row(params![now.up], |row| row.get(0))?;
+    Ok((open, lapse.map(|at| until(at, now))))
+}
+
+/// Remembers that this generation of a session was seen.
+pub(crate) fn lives(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
+    if generation.is_empty() {
+        return Ok(());
+    }
+    db.prepare_cached(
+        "INSERT OR IGNORE INTO life (session, generation, nth)
+         VALUES (?1, ?2, (SELECT COALESCE(MAX(nth), 0) + 1 FROM life WHERE session = ?1))",
+    )?
+    .execute(params![session, generation])?;
+    Ok(())
+}
+
+fn newest_generation(db: &Connection, session: &str) -> rusqlite::Result<Option<String>> {
+    db.prepare_cached("SELECT generation FROM life WHERE session = ?1 ORDER BY nth DESC LIMIT 1")?
+        .query_row(params![session], |r| column::text(r, 0))
+        .optional()
+}
+
+/// The generation of a notice, compared with the newest of its session.
+fn generation_of<'a>(db: &Connection, row: &'a NoticeRow, newest: Option<&str>) -> rusqlite::Result<NoticeGeneration<'a>> {
+    let name = row.generation.as_str();
+    if name.is_empty() || newest.is_none_or(|newest| newest == name) {
+        return Ok(NoticeGeneration::Current);
+    }
+    let has_begun = db.prepare_cached("SELECT 1 FROM life WHERE session = ?1 AND generation = ?2")?.exists(params![row.session, name])?;
+    Ok(if has_begun { NoticeGeneration::Ended { name } } else { NoticeGeneration::Future })
+}

@@ -1,0 +1,201 @@
+//! Deliveries to the sinks that push.
+
+use super::rows::{DeliveryRow, on_deliveries};
+use super::{Entry, bounded, by_seq, column, json_bytes, until};
+use crate::config::Push;
+use outlast_core::Time;
+use outlast_core::notice_state::{DeliveryEvent, DeliveryOutcome, Moment, Uptime};
+use rusqlite::{Connection, params};
+use std::time::Duration;
+
+/// Something a sink owes.
+#[derive(Debug, Clone)]
+pub(crate) struct Owed {
+    pub(crate) entry: Entry,
+    pub(crate) attempts: u32,
+    pub(crate) first_at: Time,
+    pub(crate) lease: String,
+    pub(crate) reason: String,
+}
+
+/// Gives a sink what it owes now, in order. What was handed back untried holds up what is behind it in its session; what failed and waits does not.
+pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: Uptime, now: Moment) -> rusqlite::Result<Vec<Owed>> {
+    take_those(db, sink, limit, lease, lease_for, now, "TRUE")
+}
+
+/// The same, of those of which this is so.
+pub(super) fn take_those(
+    db: &Connection,
+    sink: &str,
+    limit: usize,
+    lease: &str,
+    lease_for: Uptime,
+    now: Moment,
+    so: &str,
+) -> rusqlite::Result<Vec<Owed>> {
+    let mut due = db.prepare_cached(&format!(
+        "WITH put_off AS (
+             SELECT session, MIN(seq) AS first FROM delivery INDEXED BY delivery_open
+             WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2 AND state = 'pending' AND attempts = 0 GROUP BY session
+         )
+         SELECT {}
+         FROM delivery d INDEXED BY delivery_open LEFT JOIN put_off p ON p.session = d.session
+         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_up <= ?2 AND (p.first IS NULL OR d.seq < p.first) AND {so}
+         ORDER BY d.seq LIMIT ?3",
+        DeliveryRow::COLUMNS
+    ))?;
+    let mut rows = due.query(params![sink, now.up, limit as i64])?;
+    let due = std::iter::from_fn(|| {
+        rows.next().transpose().map(|row| {
+            let row = DeliveryRow::read(row?)?;
+            Ok(by_seq(db, row.seq)?.map(|entry| (row, entry)))
+        })
+    });
+    // Deliveries of a removed notice are dropped; their rows are cleaned up later. An unreadable notice becomes a dead letter, and does not
+    // hold up others.
+    let mut unreadable = Vec::new();
+    let readable = due.filter_map(Result::transpose).filter_map(|one| match one {
+        Ok((row, Entry { unreadable: Some(why), .. })) => {
+            unreadable.push((row, why));
+            None
+        }
+        one => Some(one),
+    });
+    let lent = bounded(readable, |(_, entry): &(DeliveryRow, Entry)| entry.answered_bytes())?;
+    drop(rows);
+    for (row, why) in &mut unreadable {
+        tracing::error!(sink, seq = row.seq, why, "a notice is given up");
+        row.apply(db, DeliveryEvent::Unreadable { reason: why }, now)?;
+    }
+    if lent.is_empty() && !unreadable.is_empty() {
+        // There may be more due deliveries than the limit returned.
+        return take_those(db, sink, limit, lease, lease_for, now, so);
+    }
+    let lend = |(mut row, mut entry): (DeliveryRow, Entry)| -> rusqlite::Result<Owed> {
+        let attempts = row.delivery.tries;
+        row.apply(db, DeliveryEvent::Take { token: lease, until: now.up.saturating_add(lease_for) }, now)?;
+        entry.notice.repeat |= row.delivery.maybe_told;
+        let first_at = row.delivery.first_try.unwrap_or(now.utc);
+        Ok(Owed { entry, attempts, first_at, lease: lease.to_owned(), reason: String::new() })
+    };
+    lent.into_iter().map(lend).collect()
+}
+
+/// How a push went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// It was taken.
+    Delivered,
+    /// It is to be tried again after so long.
+    Again { after: Duration, reason: String },
+    /// It was not tried: this time does not count.
+    Later { after: Duration },
+    /// It is given up.
+    Dead { reason: String },
+}
+
+impl Pushed {
+    fn outcome(&self, now: Moment) -> DeliveryOutcome<'_> {
+        let at = |after: &Duration| now.up.saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX));
+        match self {
+            Self::Delivered => DeliveryOutcome::Delivered,
+            Self::Again { after, reason } => DeliveryOutcome::Retry { at: at(after), error: reason },
+            Self::Later { after } => DeliveryOutcome::NotTried { at: at(after) },
+            Self::Dead { reason } => DeliveryOutcome::Dead { error: reason },
+        }
+    }
+}
+
+/// Writes down how a push went. `false`: the lease of the sink is over.
+pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &Pushed, now: Moment) -> rusqlite::Result<bool> {
+    match DeliveryRow::find(db, sink, seq)? {
+        Some(mut row) => row.apply(db, DeliveryEvent::Report { token: lease, outcome: how.outcome(now) }, now),
+        None => Ok(false),
+    }
+}
+
+/// How long until a sink that is given nothing now will be: what is due already waits behind something that is not.
+pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
+    let due: Option<i64> = db
+        .prepare_cached(
+            "SELECT MIN(due_up) FROM delivery INDEXED BY delivery_open WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2",
+        )?
+        .query_row(params![sink, now.up], |r| r.get(0))?;
+    Ok(due.map(|due| until(due, now)))
+}
+
+/// Takes away what a sink that wakes agents owes for notices that are settled.
+pub(super) fn remove_settled(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<()> {
+    let settled = "delivery d INDEXED BY delivery_open JOIN notice n ON n.seq = d.seq
+        WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND n.settled_at > 0";
+    on_deliveries(db, settled, &[&sink], DeliveryEvent::NoticeSettled, now)?;
+    Ok(())
+}
+
+/// How many pushes are owed by these sinks.
+pub(crate) fn owed(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Result<u64> {
+    let mut all = 0;
+    for sink in sinks {
+        if sink.wakes {
+            remove_settled(db, &sink.name, now)?;
+        }
+        let n: i64 = db
+            .prepare_cached("SELECT COUNT(*) FROM delivery INDEXED BY delivery_open WHERE sink = ?1 AND state IN ('pending', 'leased')")?
+            .query_row(params![sink.name], |r| r.get(0))?;
+        all += n as u64;
+    }
+    Ok(all)
+}
+
+/// Of these sinks, those whose last tries failed: how many notices wait for another, and what went wrong with the newest.
+pub(crate) fn failing(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Result<Vec<(String, u64, String)>> {
+    let mut all = Vec::new();
+    for sink in sinks {
+        if sink.wakes {
+            remove_settled(db, &sink.name, now)?;
+        }
+        let (waiting, reason): (i64, String) = db
+            .prepare_cached(
+                // Beside MAX, a plain column is that of the row it was found in.
+                "SELECT COUNT(*), MAX(seq), COALESCE(reason, '') FROM delivery INDEXED BY delivery_open
+                 WHERE sink = ?1 AND state IN ('pending', 'leased') AND attempts > 0 AND reason <> ''",
+            )?
+            .query_row(params![sink.name], |r| Ok((r.get(0)?, column::text(r, 2)?)))?;
+        if waiting > 0 {
+            all.push((sink.name.clone(), waiting as u64, reason));
+        }
+    }
+    Ok(all)
+}
+
+/// What sinks gave up on.
+pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusqlite::Result<Vec<(String, Owed)>> {
+    let mut found = db.prepare_cached(
+        "SELECT seq, sink, attempts, first_at, reason FROM delivery INDEXED BY delivery_dead WHERE state = 'dead' AND (?1 IS NULL OR session = ?1) ORDER BY seq LIMIT ?2",
+    )?;
+    let rows = found.query_map(params![session, limit as i64], |r| {
+        let Some(entry) = by_seq(db, r.get::<_, i64>(0)? as u64)? else { return Ok(None) };
+        let first_at = Time::from_micros(r.get(3)?);
+        let (sink, attempts, reason) = (column::text(r, 1)?, column::count(r, 2)?, column::text(r, 4)?);
+        Ok(Some((sink, Owed { entry, attempts, first_at, lease: String::new(), reason })))
+    })?;
+    bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, Owed)| owed.entry.answered_bytes() + json_bytes(&owed.reason))
+}
+
+/// Has dead letters tried again: one notice's or all, of one sink or of all.
+pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, session: Option<&str>, now: Moment) -> rusqlite::Result<u64> {
+    let dead =
+        "delivery d INDEXED BY delivery_dead WHERE d.state = 'dead' AND (?1 IS NULL OR d.sink = ?1) AND (?2 IS NULL OR d.session = ?2)
+        AND (?3 IS NULL OR d.seq = (SELECT seq FROM notice WHERE id = ?3))";
+    on_deliveries(db, dead, &[&sink, &session, &id], DeliveryEvent::Revive, now)
+}
+
+/// Takes back what sinks were lent: they ended with the engine. After a reboot nothing is put off by a time of the boot before.
+pub(super) fn engine_started(db: &Connection, rebooted: bool, now: Moment) -> rusqlite::Result<()> {
+    let open = match rebooted {
+        true => "delivery d INDEXED BY delivery_open WHERE d.state IN ('pending', 'leased')",
+        false => "delivery d INDEXED BY delivery_open WHERE d.state IN ('pending', 'leased') AND d.state = 'leased'",
+    };
+    on_deliveries(db, open, &[], DeliveryEvent::EngineStarted { rebooted }, now)?;
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! What clients are answered with, and ends that owners have seen.
+
+use super::end_key;
+use super::rows::{NoticeRow, mark_end_seen, on_key};
+use outlast_core::notice_state::{Moment, NoticeEvent, NoticeReply, Uptime};
+use rusqlite::{Connection, params};
+
+/// Whether the owner of a process has seen its end.
+pub(crate) fn is_consumed(db: &Connection, process: &str) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM mark WHERE process = ?1 AND consumed_at > 0")?.exists(params![process])
+}
+
+/// The owner of a process has seen its end by this verb.
+pub(crate) fn consume(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
+    match NoticeRow::with_key(db, &end_key(process))? {
+        Some(mut row) => row.apply(db, NoticeEvent::EndSeen { by }, now).map(|_| ()),
+        // The notice is written later, and is then consumed.
+        None => mark_end_seen(db, process, by, now),
+    }
+}
+
+/// Reserves a notice for a client that waits, or announced a wait.
+pub(crate) fn keep_for(db: &Connection, key: &str, at_most: Uptime, now: Moment) -> rusqlite::Result<()> {
+    on_key(db, key, NoticeEvent::Reserve { until: now.up.saturating_add(at_most) }, now).map(|_| ())
+}
+
+/// The last client that waited has left without an answer. Whether the notice is free now.
+pub(crate) fn give_back(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<bool> {
+    Ok(on_key(db, key, NoticeEvent::WaitersLeft { is_prepared: false }, now)? == NoticeReply::Done)
+}
+
+/// The same, if the answer was prepared as the notice was written.
+pub(crate) fn take_back(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<bool> {
+    Ok(on_key(db, key, NoticeEvent::WaitersLeft { is_prepared: true }, now)? == NoticeReply::Done)
+}
+
+/// The end of a process is about to be sent in an answer.
+pub(crate) fn hold(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
+    hold_key(db, &end_key(process), now)
+}
+
+/// As [`hold`], for a notice with this key.
+pub(crate) fn hold_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
+    on_key(db, key, NoticeEvent::AnswerBegins, now).map(|_| ())
+}
+
+/// The answer with the end of a process was not sent.
+pub(crate) fn let_go(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
+    let_go_key(db, &end_key(process), now)
+}
+
+/// As [`let_go`], for a notice with this key.
+pub(crate) fn let_go_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
+    on_key(db, key, NoticeEvent::AnswerFailed, now).map(|_| ())
+}
+
+/// A client that waited was answered with what this notice says.
+pub(crate) fn consume_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
+    on_key(db, key, NoticeEvent::Answered, now).map(|_| ())
+}
+
+/// A client of the same session polled a process that has ended. A terminal need not tell the end, a gateway does.
+pub(crate) fn observe(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
+    on_key(db, &end_key(process), NoticeEvent::Observed, now).map(|_| ())
+}
+
+/// A process was run again. The end of the older run need not be told any more.
+pub(crate) fn supersede(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
+    on_key(db, &end_key(process), NoticeEvent::RunAgain { by }, now).map(|_| ())
+}

@@ -1,0 +1,123 @@
+//! What became of a notice that was given out.
+
+use super::Claim;
+use super::rows::{NoticeRow, on_deliveries, on_each};
+use crate::config::Push;
+use outlast_core::ProcessId;
+use outlast_core::notice_state::{self, DeliveryEvent, Moment, NoticeEvent, NoticeReply};
+use rusqlite::{Connection, ToSql, params};
+
+/// What a taker reports of a notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The owner was told.
+    Delivered,
+    /// The owner was not told: the notice is to be given again.
+    Released,
+    /// The owner is not to be told, for this reason.
+    Dropped(String),
+}
+
+impl Verdict {
+    fn as_core(&self) -> notice_state::Verdict<'_> {
+        match self {
+            Self::Delivered => notice_state::Verdict::Delivered,
+            Self::Released => notice_state::Verdict::Released,
+            Self::Dropped(reason) => notice_state::Verdict::Dropped(reason),
+        }
+    }
+}
+
+/// What became of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settled {
+    Done,
+    /// It was settled before, in this or another way.
+    Already,
+    /// There is no such notice, or it is another session's.
+    Unknown,
+    /// Another client or sink has it now.
+    Lost,
+}
+
+/// What became of one notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Judged {
+    pub(crate) id: String,
+    pub(crate) settled: Settled,
+    /// The process whose end it tells.
+    pub(crate) completion_of: Option<ProcessId>,
+}
+
+/// Settles a notice by its name. `session`: whose it must be, unless a person asks. `lease`: the token that was given with it, if the caller kept it.
+pub(crate) fn judge(
+    db: &Connection,
+    id: &str,
+    session: Option<&str>,
+    lease: Option<&str>,
+    verdict: &Verdict,
+    now: Moment,
+) -> rusqlite::Result<Judged> {
+    let unknown = Judged { id: id.to_owned(), settled: Settled::Unknown, completion_of: None };
+    let Some(mut row) = NoticeRow::with_id(db, id)? else { return Ok(unknown) };
+    if session.is_some_and(|session| session != row.session) {
+        return Ok(unknown);
+    }
+    let settled = match row.apply(db, NoticeEvent::Settle { token: lease, verdict: verdict.as_core() }, now)? {
+        NoticeReply::Lost => Settled::Lost,
+        NoticeReply::Already => Settled::Already,
+        NoticeReply::Done | NoticeReply::None | NoticeReply::Given | NoticeReply::Busy | NoticeReply::Skipped => Settled::Done,
+    };
+    Ok(Judged { settled, completion_of: row.end_of(), ..unknown })
+}
+
+/// The taker that was given these disconnected without a report: they are given again, as possible repeats.
+pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Moment) -> rusqlite::Result<()> {
+    for id in ids {
+        if let Some(mut row) = NoticeRow::with_id(db, id)? {
+            row.apply(db, NoticeEvent::TakerGone { token: lease }, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// The taker disconnected before the answer to its claim was sent: the notices are given again as if it had not asked.
+pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::Result<()> {
+    let claimed: Vec<i64> = db
+        .prepare_cached(
+            // As far as the claim itself looked: to as many as it may give, or to the last.
+            "SELECT seq FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 AND lease = ?2 ORDER BY seq LIMIT ?3",
+        )?
+        .query_map(params![claim.session, claim.lease, claim.limit as i64], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    on_each(db, &claimed, NoticeEvent::ClaimCancelled { token: &claim.lease }, now)
+}
+
+/// How many notices are offered again in one transaction, so that no client waits long for it.
+const MAX_REPLAYED_AT_ONCE: usize = 2_000;
+
+/// Offers delivered notices again: those from `from` on, of one session or of all, as many as fit into one transaction. Sinks that wake agents
+/// deliver them again. How many there were, and where to go on if there may be more.
+pub(crate) fn replay(
+    db: &Connection,
+    from: u64,
+    session: Option<&str>,
+    sinks: &[Push],
+    now: Moment,
+) -> rusqlite::Result<(u64, Option<u64>)> {
+    let found: Vec<i64> = db
+        .prepare_cached(
+            "SELECT seq FROM notice WHERE seq >= ?1 AND state = 'delivered' AND (?2 IS NULL OR session = ?2) ORDER BY seq LIMIT ?3",
+        )?
+        .query_map(params![from as i64, session, MAX_REPLAYED_AT_ONCE as i64], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    on_each(db, &found, NoticeEvent::Replay, now)?;
+    let last = found.last().copied().filter(|_| found.len() == MAX_REPLAYED_AT_ONCE);
+    let delivered = "delivery d WHERE d.sink = ?1 AND d.seq BETWEEN ?2 AND ?3 AND d.state = 'delivered' AND (?4 IS NULL OR d.session = ?4)
+        AND d.seq IN (SELECT seq FROM notice WHERE state = 'pending')";
+    for sink in sinks.iter().filter(|sink| sink.wakes) {
+        let values: [&dyn ToSql; 4] = [&sink.name, &(from as i64), &last.unwrap_or(i64::MAX), &session];
+        on_deliveries(db, delivered, &values, DeliveryEvent::Replay, now)?;
+    }
+    Ok((found.len() as u64, last.map(|last| last as u64 + 1)))
+}

@@ -1,0 +1,102 @@
+//! Sinks that wake an agent. What such a sink has delivered counts as told to the agent, so it claims each notice like any taker before it delivers.
+//!
+//! A delivery is lent to the sink as to any other; the notice itself it claims when it is about to tell ([`begin`]), by the rules and under the token by
+//! which every taker claims. How the call went settles both.
+
+use super::claim::{One, claim_one};
+use super::delivery::{Owed, Pushed, pushed as delivery_pushed, remove_settled, take_those};
+use super::rows::{DeliveryRow, NoticeRow};
+use super::{Claim, until};
+use outlast_core::ProcessId;
+use outlast_core::notice_state::{
+    DeliveryEvent, DeliveryOutcome, DeliveryState, Moment, NoticeEvent, NoticeReply, SinkCall, TakerKind, Uptime,
+};
+use rusqlite::{Connection, params};
+use std::time::Duration;
+
+/// For how long a notice is left alone that is for a generation of its session that has not begun: its beginning wakes no sink.
+const NOT_YET: Uptime = 60_000_000;
+
+/// Of a delivery `d`: no other client or sink has the notice.
+const FREE: &str = "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.settled_at = 0 AND n.lease_up > ?2)";
+
+/// Gives the sink what it owes now. What another taker has must wait for what becomes of that.
+pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: Uptime, now: Moment) -> rusqlite::Result<Vec<Owed>> {
+    remove_settled(db, sink, now)?;
+    take_those(db, sink, limit, lease, lease_for, now, FREE)
+}
+
+/// How long until the sink, which is given nothing now, will be.
+pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
+    let due: Option<i64> = db
+        .prepare_cached(
+            "SELECT MIN(due) FROM (
+                 SELECT MAX(d.due_up, CASE n.settled_at WHEN 0 THEN n.lease_up ELSE 0 END) AS due
+                 FROM delivery d INDEXED BY delivery_open JOIN notice n ON n.seq = d.seq WHERE d.sink = ?1 AND d.state IN ('pending', 'leased'))
+             WHERE due > ?2",
+        )?
+        .query_row(params![sink, now.up], |r| r.get(0))?;
+    Ok(due.map(|due| until(due, now)))
+}
+
+/// The sink is about to tell these, each lent to it under its token. Those that it may tell, in the same order: no other taker is given them until it
+/// reports, or its lease ends. What it may not tell is its own no more. Whether some of that is still owed, and due once the other taker has settled it.
+pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<Owed>, bool)> {
+    let (mut go, mut put_back) = (Vec::new(), false);
+    for (seq, lease) in lent {
+        let Some(mut row) = DeliveryRow::find(db, sink, *seq)? else { continue };
+        let ends = match &row.delivery.state {
+            DeliveryState::Leased { token, until } if token == lease && *until > now.up => *until,
+            DeliveryState::Due { .. } | DeliveryState::Leased { .. } | DeliveryState::Delivered | DeliveryState::Dead { .. } => continue,
+        };
+        // Turns start by themselves, as with a gateway. Both leases end together.
+        let claim = Claim {
+            session: row.session.clone(),
+            generation: String::new(),
+            taker: TakerKind::Gateway,
+            limit: 1,
+            lease: lease.clone(),
+            lease_for: ends - now.up,
+            now,
+        };
+        let at = match claim_one(db, *seq, &claim)? {
+            One::Given(mut entry) => {
+                entry.notice.repeat |= row.delivery.maybe_told;
+                let (attempts, first_at) = (row.delivery.tries.saturating_sub(1), row.delivery.first_try.unwrap_or(now.utc));
+                go.push(Owed { entry: *entry, attempts, first_at, lease: lease.clone(), reason: String::new() });
+                continue;
+            }
+            One::Over => {
+                row.remove(db)?;
+                continue;
+            }
+            One::Lent => now.up,
+            One::NotYet => now.up + NOT_YET,
+        };
+        put_back |= row.apply(db, DeliveryEvent::Report { token: lease, outcome: DeliveryOutcome::NotTried { at } }, now)?;
+    }
+    Ok((go, put_back))
+}
+
+/// Writes down how a call went. `false`: the lease of the sink is over. With it the process whose end the agent was told.
+pub(crate) fn pushed(
+    db: &Connection,
+    sink: &str,
+    seq: u64,
+    lease: &str,
+    how: &Pushed,
+    now: Moment,
+) -> rusqlite::Result<(bool, Option<ProcessId>)> {
+    if !delivery_pushed(db, sink, seq, lease, how, now)? {
+        return Ok((false, None));
+    }
+    let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok((true, None)) };
+    let call = match how {
+        Pushed::Delivered => SinkCall::Told,
+        Pushed::Later { .. } => SinkCall::NotTried,
+        // What failed may have come through all the same.
+        Pushed::Again { .. } | Pushed::Dead { .. } => SinkCall::Failed,
+    };
+    let reply = row.apply(db, NoticeEvent::SinkReport { token: lease, call }, now)?;
+    Ok((true, row.end_of().filter(|_| call == SinkCall::Told && reply == NoticeReply::Done)))
+}

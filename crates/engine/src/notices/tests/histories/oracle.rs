@@ -1,0 +1,441 @@
+//! The second reading of the rules.
+
+use super::super::*;
+use super::act::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an act is answered with, in the same words by both.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Answer {
+    Nothing,
+    Made(Option<u64>),
+    /// Place, repeat, how often it was given; and how long the next who finds nothing would wait.
+    Given(Vec<(u64, bool, u32)>, Option<i64>),
+    Settled(Settled),
+    Count(u64),
+    Taken(Vec<(u64, bool, u32)>, Option<i64>),
+    Kept(bool),
+}
+
+/// What a notice is about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum About {
+    End(u8),
+    Line(u8),
+    Other,
+}
+
+/// One thing that happened. Answers are things that happened, too: whom something was given is remembered here and nowhere else.
+#[derive(Debug, Clone)]
+pub(super) enum What {
+    Made { seq: u64, about: About, session: &'static str, life: &'static str, repeat: bool },
+    Lived { session: &'static str, life: &'static str },
+    Asked { session: &'static str, taker: TakerKind, word: u32, until: i64, given: Vec<u64>, seen_to: u64 },
+    Told { seq: u64 },
+    Returned { seq: u64, sure: bool },
+    Refused { seq: u64 },
+    Seen { p: u8 },
+    Looked { p: u8 },
+    Answering { p: u8 },
+    Left { p: u8 },
+    Kept { p: u8, until: i64 },
+    GivenBack { p: u8 },
+    RunAgain { p: u8 },
+    Replayed { seqs: Vec<u64> },
+    Removed { seqs: Vec<u64>, sessions: Vec<&'static str> },
+    Expired { before: i64 },
+    Began { reboot: bool },
+    Taken { seqs: Vec<u64>, word: u32, until: i64 },
+    Pushed { seq: u64, how: Push4 },
+    Revived { seqs: Vec<u64> },
+}
+
+#[derive(Debug)]
+pub(super) struct Past {
+    pub(super) what: What,
+    pub(super) up: i64,
+    pub(super) utc: i64,
+}
+
+/// Where a notice stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Where {
+    Waits,
+    /// Somebody has it; no word: whoever is just answered.
+    With {
+        word: Option<u32>,
+        until: i64,
+    },
+    Over {
+        state: &'static str,
+        utc: i64,
+    },
+}
+
+/// All there is to say of a notice.
+#[derive(Debug, Clone)]
+pub(super) struct Story {
+    pub(super) seq: u64,
+    pub(super) about: About,
+    pub(super) session: &'static str,
+    pub(super) life: &'static str,
+    pub(super) at: Where,
+    pub(super) repeat: bool,
+    pub(super) given: u32,
+    pub(super) looked_at: bool,
+    pub(super) run_again: bool,
+    pub(super) open_since: i64,
+}
+
+impl Story {
+    pub(super) fn is_free(&self, up: i64) -> bool {
+        match self.at {
+            Where::Waits => true,
+            Where::With { until, .. } => until <= up,
+            Where::Over { .. } => false,
+        }
+    }
+}
+
+/// Where the push of a notice stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Due {
+    At(i64),
+    With { word: u32, until: i64 },
+    Delivered,
+    Dead { utc: i64 },
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Parcel {
+    pub(super) seq: u64,
+    pub(super) session: &'static str,
+    pub(super) due: Due,
+    pub(super) tries: u32,
+    pub(super) maybe_told: bool,
+}
+
+/// The second reading: everything that happened, and questions to it.
+#[derive(Default)]
+pub(super) struct Oracle {
+    pub(super) past: Vec<Past>,
+    pub(super) forgotten: BTreeSet<u8>,
+    pub(super) up: i64,
+    pub(super) utc: i64,
+}
+
+impl Oracle {
+    pub(super) fn add(&mut self, what: What) {
+        let (up, utc) = (self.up, self.utc);
+        self.past.push(Past { what, up, utc });
+    }
+
+    pub(super) fn made(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.past.iter().enumerate().filter_map(|(i, p)| if let What::Made { seq, .. } = p.what { Some((i, seq)) } else { None })
+    }
+
+    /// The notice that tells the end of a process, of those there ever were.
+    pub(super) fn ends(&self, p: u8, seq: u64) -> bool {
+        self.past.iter().any(|past| matches!(past.what, What::Made { seq: s, about: About::End(of), .. } if s == seq && of == p))
+    }
+
+    /// Whether the owner of a process had seen its end before something happened: the last word about that counts.
+    pub(super) fn seen(&self, p: u8, before: usize) -> bool {
+        let word = |past: &Past| match &past.what {
+            What::Seen { p: of } if *of == p => Some(true),
+            What::Told { seq } if self.ends(p, *seq) => Some(true),
+            What::Replayed { seqs } if seqs.iter().any(|seq| self.ends(p, *seq)) => Some(false),
+            _ => None,
+        };
+        self.past[..before].iter().rev().find_map(word).unwrap_or(false)
+    }
+
+    /// The life of a conversation that came last.
+    pub(super) fn life(&self, session: &str, before: usize) -> Option<&'static str> {
+        self.lives(session, before).pop()
+    }
+
+    /// The lives of a conversation that were heard of since nothing was known of it, in order.
+    fn lives(&self, session: &str, before: usize) -> Vec<&'static str> {
+        let past = &self.past[..before];
+        let since = past.iter().rposition(|p| matches!(&p.what, What::Removed { sessions, .. } if sessions.contains(&session)));
+        let mut order: Vec<&'static str> = Vec::new();
+        for p in &past[since.map_or(0, |i| i + 1)..] {
+            if let What::Lived { session: s, life } = p.what
+                && s == session
+                && !order.contains(&life)
+            {
+                order.push(life);
+            }
+        }
+        order
+    }
+
+    /// What a claim finds out about a notice that nobody has: that it is over, or that it may be given.
+    pub(super) fn fate(&self, story: &Story, taker: TakerKind, now: usize) -> Result<bool, &'static str> {
+        let lives = self.lives(story.session, now);
+        let for_another = !story.life.is_empty() && lives.last().is_some_and(|life| story.life != *life);
+        match story.about {
+            _ if for_another && lives.contains(&story.life) => Err("dropped"),
+            _ if for_another => Ok(false),
+            About::End(p) if self.seen(p, now) => Err("consumed"),
+            About::End(_) if story.run_again => Err("superseded"),
+            About::End(_) => Ok(taker == TakerKind::Gateway || !story.looked_at),
+            About::Line(p) if taker == TakerKind::Gateway && self.seen(p, now) => Err("dropped"),
+            About::Line(_) | About::Other => Ok(true),
+        }
+    }
+
+    /// What became of the notice that was made as the `from`th thing.
+    pub(super) fn story(&self, from: usize) -> Option<Story> {
+        let What::Made { seq, about, session, life, repeat } = self.past[from].what else { return None };
+        let mut s = Story {
+            seq,
+            about,
+            session,
+            life,
+            at: Where::Waits,
+            repeat,
+            given: 0,
+            looked_at: false,
+            run_again: false,
+            open_since: self.past[from].utc,
+        };
+        let over = |state, past: &Past| Where::Over { state, utc: past.utc };
+        if let About::End(p) = about
+            && self.seen(p, from)
+        {
+            s.at = over("consumed", &self.past[from]);
+        }
+        let of = |p: u8| about == About::End(p);
+        for (i, past) in self.past.iter().enumerate().skip(from + 1) {
+            let (free, up) = (s.is_free(past.up), past.up);
+            // Whoever is answered has it, or it is kept for whoever will be.
+            let answered = matches!(s.at, Where::With { word: None, .. });
+            // What was given to nobody, or kept for somebody, nobody can have told.
+            let touched = s.at != Where::Waits && s.given > 0;
+            match &past.what {
+                What::Asked { session: asker, taker, word, until, given, seen_to } => {
+                    if *asker != session || seq > *seen_to || !free {
+                        continue;
+                    }
+                    match self.fate(&s, *taker, i) {
+                        Err(state) => s.at = over(state, past),
+                        Ok(_) if given.contains(&seq) => {
+                            s.repeat |= touched;
+                            s.given += 1;
+                            s.at = Where::With { word: Some(*word), until: *until };
+                        }
+                        Ok(_) => {}
+                    }
+                }
+                What::Told { seq: n } if *n == seq => s.at = over("delivered", past),
+                What::Refused { seq: n } if *n == seq => s.at = over("dropped", past),
+                What::Returned { seq: n, sure } if *n == seq => {
+                    s.at = match about {
+                        About::End(p) if self.seen(p, i) => over("consumed", past),
+                        About::End(_) if s.run_again => over("superseded", past),
+                        _ => {
+                            s.repeat |= !sure;
+                            Where::Waits
+                        }
+                    };
+                }
+                What::Seen { p } if of(*p) && (free || answered) => s.at = over("consumed", past),
+                What::Looked { p } if of(*p) => s.looked_at |= !matches!(s.at, Where::Over { .. }),
+                What::Answering { p } if of(*p) && !free && !answered => s.repeat |= matches!(s.at, Where::With { .. }),
+                What::Answering { p } if of(*p) => {
+                    s.repeat |= touched;
+                    s.given += 1;
+                    s.at = Where::With { word: None, until: up + 60_000_000 };
+                }
+                What::Left { p } if of(*p) && answered && touched => (s.at, s.repeat) = (Where::Waits, true),
+                What::Kept { p, until } if of(*p) && s.at == Where::Waits && s.given == 0 => {
+                    s.at = Where::With { word: None, until: *until }
+                }
+                What::GivenBack { p } if of(*p) && answered && !touched => s.at = Where::Waits,
+                What::RunAgain { p } if of(*p) && free => s.at = over("superseded", past),
+                What::RunAgain { p } if of(*p) => s.run_again |= matches!(s.at, Where::With { .. }),
+                What::Replayed { seqs } if seqs.contains(&seq) => {
+                    (s.at, s.repeat, s.looked_at, s.run_again, s.open_since) = (Where::Waits, true, false, false, past.utc);
+                }
+                What::Removed { seqs, .. } if seqs.contains(&seq) => return None,
+                What::Expired { before } if free && s.open_since < *before => s.at = over("dropped", past),
+                What::Began { .. } if answered && touched => (s.at, s.repeat) = (Where::Waits, true),
+                What::Began { reboot } => {
+                    if let Where::With { word, until } = &mut s.at {
+                        // Whoever waited may come back to the next engine, and to no other boot.
+                        *until = match (reboot, word) {
+                            (true, _) => i64::MIN,
+                            (false, None) => up.saturating_add(WAITER_TIMEOUT).min(*until),
+                            (false, Some(_)) => *until,
+                        };
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(s)
+    }
+
+    /// All notices that are kept, in order.
+    pub(super) fn stories(&self) -> Vec<Story> {
+        self.made().filter_map(|(i, _)| self.story(i)).collect()
+    }
+
+    /// What became of the push of a notice, if there is one.
+    pub(super) fn parcel(&self, from: usize) -> Option<Parcel> {
+        let What::Made { seq, about: About::End(_), session, repeat, .. } = self.past[from].what else { return None };
+        let mut d = Parcel { seq, session, due: Due::At(0), tries: 0, maybe_told: repeat };
+        for past in &self.past[from + 1..] {
+            let had = matches!(d.due, Due::With { .. });
+            match &past.what {
+                What::Taken { seqs, word, until } if seqs.contains(&seq) => {
+                    d.maybe_told |= had;
+                    d.tries += 1;
+                    d.due = Due::With { word: *word, until: *until };
+                }
+                What::Pushed { seq: n, how } if *n == seq => match *how {
+                    Push4::Delivered => d.due = Due::Delivered,
+                    Push4::Again(after) => d.due = Due::At(past.up + after),
+                    Push4::Later(after) => (d.due, d.tries) = (Due::At(past.up + after), d.tries - 1),
+                    Push4::Dead => d.due = Due::Dead { utc: past.utc },
+                },
+                What::Revived { seqs } if seqs.contains(&seq) => (d.due, d.tries, d.maybe_told) = (Due::At(0), 0, true),
+                What::Began { .. } if had => (d.due, d.maybe_told) = (Due::At(0), true),
+                What::Began { reboot: true } if matches!(d.due, Due::At(_)) => d.due = Due::At(0),
+                What::Removed { seqs, .. } if seqs.contains(&seq) => return None,
+                _ => {}
+            }
+        }
+        Some(d)
+    }
+
+    pub(super) fn parcels(&self) -> Vec<Parcel> {
+        self.made().filter_map(|(i, _)| self.parcel(i)).collect()
+    }
+
+    pub(super) fn last(&self) -> u64 {
+        self.made().map(|(_, seq)| seq).max().unwrap_or(0)
+    }
+
+    pub(super) fn make(&mut self, about: About, same: bool, session: &'static str, life: &'static str, repeat: bool) -> Answer {
+        if same {
+            return Answer::Made(None);
+        }
+        let seq = self.last() + 1;
+        self.add(What::Made { seq, about, session, life, repeat });
+        Answer::Made(Some(seq))
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        (session, life, taker): (&'static str, &'static str, TakerKind),
+        limit: usize,
+        word: u32,
+        lease: i64,
+    ) -> Answer {
+        if !life.is_empty() {
+            self.add(What::Lived { session, life });
+        }
+        let now = self.past.len();
+        let mut given = Vec::new();
+        if life.is_empty() || self.life(session, now) == Some(life) {
+            let mine = self.stories().into_iter().filter(|s| s.session == session && s.is_free(self.up));
+            let can = mine.filter(|s| self.fate(s, taker, now) == Ok(true)).take(limit);
+            given = can.map(|s| (s.seq, s.repeat || (s.at != Where::Waits && s.given > 0), s.given + 1)).collect::<Vec<_>>();
+            let seqs: Vec<u64> = given.iter().map(|(seq, ..)| *seq).collect();
+            // Whoever has enough looks no further.
+            let seen_to = if seqs.len() == limit { seqs[limit - 1] } else { u64::MAX };
+            self.add(What::Asked { session, taker, word, until: self.up + lease, given: seqs, seen_to });
+        }
+        let held = self.stories().into_iter().filter(|s| s.session == session).filter_map(|s| match s.at {
+            Where::With { until, .. } if until > self.up => Some(until - self.up),
+            _ => None,
+        });
+        Answer::Given(given, held.min())
+    }
+
+    pub(super) fn settle(&mut self, seq: u64, word: Option<u32>, by: Option<&str>, how: How) -> Settled {
+        let Some(story) = self.stories().into_iter().find(|s| s.seq == seq) else { return Settled::Unknown };
+        if by.is_some_and(|by| by != story.session) {
+            return Settled::Unknown;
+        }
+        match story.at {
+            Where::Over { .. } => return Settled::Already,
+            Where::Waits if how == How::Released => return Settled::Already,
+            Where::With { word: has, .. } if word.is_some() && word != has => return Settled::Lost,
+            Where::Waits | Where::With { .. } => {}
+        }
+        self.add(match how {
+            How::Delivered => What::Told { seq },
+            How::Released => What::Returned { seq, sure: word.is_some() },
+            How::Dropped => What::Refused { seq },
+        });
+        Settled::Done
+    }
+
+    pub(super) fn take(&mut self, limit: usize, word: u32, lease: i64) -> Answer {
+        let (all, up) = (self.parcels(), self.up);
+        let stories: BTreeMap<u64, bool> = self.stories().into_iter().map(|s| (s.seq, s.repeat)).collect();
+        let mut taken = Vec::new();
+        let mut closed = BTreeSet::new();
+        for d in all {
+            let (due, put_off) = match d.due {
+                Due::At(at) => (at <= up, at > up && d.tries == 0),
+                Due::With { until, .. } => (until <= up, false),
+                Due::Delivered | Due::Dead { .. } => (false, false),
+            };
+            if put_off {
+                closed.insert(d.session);
+            }
+            if due && !closed.contains(d.session) && taken.len() < limit {
+                taken.push((d.seq, stories[&d.seq] || d.maybe_told || matches!(d.due, Due::With { .. }), d.tries));
+            }
+        }
+        if !taken.is_empty() {
+            self.add(What::Taken { seqs: taken.iter().map(|(seq, ..)| *seq).collect(), word, until: up + lease });
+        }
+        let later = self.parcels().into_iter().filter_map(|d| match d.due {
+            Due::At(at) | Due::With { until: at, .. } if at > up => Some(at - up),
+            _ => None,
+        });
+        Answer::Taken(taken, later.min())
+    }
+
+    pub(super) fn push(&mut self, seq: u64, word: Option<u32>, how: Push4) -> Answer {
+        let has = self.parcels().into_iter().any(|d| d.seq == seq && matches!(d.due, Due::With { word: has, .. } if Some(has) == word));
+        if has {
+            self.add(What::Pushed { seq, how });
+        }
+        Answer::Kept(has)
+    }
+
+    pub(super) fn prune(&mut self, before: i64) {
+        let parcels = self.parcels();
+        let wanted = |seq| {
+            let wants = |d: &Parcel| match d.due {
+                Due::At(_) | Due::With { .. } => true,
+                Due::Delivered => false,
+                Due::Dead { utc } => utc >= before,
+            };
+            parcels.iter().any(|d| d.seq == seq && wants(d))
+        };
+        let stories = self.stories();
+        let old = |s: &&Story| matches!(s.at, Where::Over { utc, .. } if utc < before) && !wanted(s.seq);
+        let seqs: Vec<u64> = stories.iter().filter(old).map(|s| s.seq).collect();
+        let known = |session: &str| {
+            stories.iter().any(|s| s.session == session && !seqs.contains(&s.seq))
+                || (0..PROCESSES).any(|p| whose(p).0 == session && !self.forgotten.contains(&p))
+        };
+        let sessions = SESSIONS.into_iter().filter(|s| !known(s)).collect();
+        self.add(What::Removed { seqs, sessions });
+    }
+}
+
+impl Oracle {
+    pub(super) fn note(&mut self, what: What) -> Answer {
+        self.add(what);
+        Answer::Nothing
+    }
+}

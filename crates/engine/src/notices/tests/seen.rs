@@ -1,0 +1,268 @@
+//! What an owner has seen by itself.
+
+use super::*;
+
+#[test]
+fn case_103_104_what_was_polled_is_for_a_gateway_and_not_for_a_drain() {
+    let mut desk = Desk::new();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    desk.observe(1);
+    assert!(!is_consumed(&desk.db, &id(1).to_string()).unwrap());
+    assert!(desk.drain("a").is_empty());
+    assert_eq!(desk.gateway("a"), [seq]);
+}
+
+#[test]
+fn case_105_a_look_at_a_process_that_runs_changes_nothing() {
+    let mut desk = Desk::new();
+    desk.observe(1);
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    assert_eq!(desk.drain("a"), [seq]);
+}
+
+#[test]
+fn case_107_what_was_read_to_its_end_is_announced_by_nobody() {
+    let mut desk = Desk::new();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    desk.consume(1);
+    assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
+    assert_eq!(desk.state(seq), ("consumed".into(), "its end was seen by wait".into()));
+}
+
+#[test]
+fn an_end_that_is_seen_before_its_notice_is_written_is_not_told() {
+    let mut desk = Desk::new();
+    desk.consume(1);
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    assert!(desk.gateway("a").is_empty());
+    assert_eq!(desk.state(seq).0, "consumed");
+}
+
+#[test]
+fn case_108_only_the_completion_is_skipped_in_a_drain() {
+    let mut desk = Desk::new();
+    let line = desk.put(&matched(1, 7, owner("a", ""))).unwrap();
+    desk.put(&completion(1, owner("a", ""))).unwrap();
+    desk.consume(1);
+    assert_eq!(desk.drain("a"), [line]);
+}
+
+#[test]
+fn case_109_a_gateway_does_not_tell_lines_of_a_process_whose_end_it_told() {
+    let mut desk = Desk::new();
+    desk.put(&completion(1, owner("a", ""))).unwrap();
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
+    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), Settled::Done);
+    let line = desk.put(&matched(1, 7, owner("a", ""))).unwrap();
+    assert!(desk.gateway("a").is_empty());
+    assert_eq!(desk.state(line), ("dropped".into(), "the end of the process was told already".into()));
+    assert_eq!(desk.put(&completion(1, owner("a", ""))), None, "the same end again is the same notice");
+}
+
+#[test]
+fn case_115_what_was_consumed_stays_so_when_its_process_is_removed() {
+    let mut desk = Desk::new();
+    remember(&desk.db, 1, "a");
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    // Somebody has it while it is seen, and never comes back.
+    desk.drain("a");
+    desk.consume(1);
+    assert_eq!(desk.state(seq).0, "leased");
+    desk.db.execute("DELETE FROM process", []).unwrap();
+    desk.pass(DAY);
+    desk.prune(SECOND, &[]);
+    assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
+    assert_eq!(desk.state(seq).0, "consumed");
+}
+
+#[test]
+fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
+    let mut desk = Desk::new();
+    for (verdict, state) in [(Verdict::Delivered, "delivered"), (Verdict::Released, "consumed"), (Verdict::Dropped("no".into()), "dropped")]
+    {
+        let n = state.len() as u8;
+        let seq = desk.put(&completion(n, owner("a", ""))).unwrap();
+        let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
+        desk.consume(n);
+        assert_eq!(desk.state(seq).0, "leased");
+        assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &verdict), Settled::Done);
+        assert_eq!(desk.state(seq).0, state);
+    }
+}
+
+#[test]
+fn an_engine_that_dies_over_an_answer_has_it_told_at_once_by_the_next() {
+    let mut desk = Desk::new();
+    begun(&desk.db, "b", false, desk.now).unwrap();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
+    begun(&desk.db, "b", false, desk.now).unwrap();
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
+}
+
+#[test]
+fn an_answer_takes_over_from_a_taker_whose_time_is_over() {
+    let mut desk = Desk::new();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    desk.drain("a");
+    desk.pass(60 * SECOND);
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    assert!(desk.drain("a").is_empty(), "it is being answered");
+    desk.consume(1);
+    assert_eq!(desk.state(seq).0, "consumed");
+}
+
+#[test]
+fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
+    let mut desk = Desk::new();
+    desk.put(&completion(1, owner("a", ""))).unwrap();
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    // Between the answer and the word that it was sent.
+    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released), Settled::Done);
+    assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
+}
+
+#[test]
+fn whoever_left_before_the_answer_is_told_after_all() {
+    let mut desk = Desk::new();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    assert_eq!(desk.drain("a"), [seq]);
+    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    assert_eq!(desk.state(seq).0, "leased", "what a taker has is not let go of");
+}
+
+#[test]
+fn an_observed_end_that_nobody_has_any_more_is_nothing_to_wait_for() {
+    let mut desk = Desk::new();
+    desk.put(&completion(1, owner("a", ""))).unwrap();
+    desk.gateway("a");
+    desk.observe(1);
+    desk.pass(DAY);
+    assert!(desk.drain("a").is_empty());
+    assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), None, "a terminal would ask again and again");
+}
+
+/// An end, kept for whoever waits for it.
+fn kept(desk: &Desk, n: u8, at_most: i64) -> u64 {
+    let end = completion(n, owner("a", ""));
+    let seq = desk.put(&end).unwrap();
+    keep_for(&desk.db, &end.key, at_most, desk.now).unwrap();
+    seq
+}
+
+#[test]
+fn what_is_kept_for_somebody_who_does_not_come_is_told_as_no_repeat() {
+    let mut desk = Desk::new();
+    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
+    assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), Some(Duration::from_secs(2)));
+    desk.pass(WAITER_TIMEOUT);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
+}
+
+#[test]
+fn what_is_kept_for_somebody_who_leaves_is_told_at_once_as_no_repeat() {
+    let mut desk = Desk::new();
+    let seq = kept(&desk, 1, ANSWER_TIMEOUT);
+    assert!(give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap());
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, false));
+    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "what a taker has is not given back");
+}
+
+#[test]
+fn what_was_held_for_somebody_who_left_unanswered_is_told_as_no_repeat() {
+    let mut desk = Desk::new();
+    let (seq, key) = (kept(&desk, 1, ANSWER_TIMEOUT), completion(1, owner("a", "")).key);
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    assert!(!give_back(&desk.db, &key, desk.now).unwrap() && take_back(&desk.db, &key, desk.now).unwrap());
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
+    assert!(!take_back(&desk.db, &key, desk.now).unwrap(), "what a taker has is not taken back");
+    let (_, key) = (kept(&desk, 2, ANSWER_TIMEOUT), completion(2, owner("a", "")).key);
+    for _ in 0..2 {
+        hold(&desk.db, &id(2).to_string(), desk.now).unwrap();
+    }
+    assert!(!take_back(&desk.db, &key, desk.now).unwrap(), "another answer is under way");
+}
+
+#[test]
+fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
+    let mut desk = Desk::new();
+    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    desk.pass(WAITER_TIMEOUT - 1);
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    desk.pass(ANSWER_TIMEOUT - 1);
+    assert!(desk.gateway("a").is_empty());
+    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "an answer is under way");
+    desk.pass(1);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true), "somebody may have been answered");
+}
+
+#[test]
+fn whoever_waited_has_a_moment_to_come_back_to_the_next_engine() {
+    let mut desk = Desk::new();
+    begun(&desk.db, "b", false, desk.now).unwrap();
+    let seq = kept(&desk, 1, ANSWER_TIMEOUT);
+    begun(&desk.db, "b", false, desk.now).unwrap();
+    desk.pass(WAITER_TIMEOUT - 1);
+    assert!(desk.gateway("a").is_empty());
+    desk.pass(1);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, false));
+}
+
+#[test]
+fn what_is_kept_is_consumed_by_whoever_saw_it() {
+    let desk = Desk::new();
+    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    desk.consume(1);
+    assert_eq!(desk.state(seq).0, "consumed");
+}
+
+#[test]
+fn an_answer_has_no_token_that_could_be_shown() {
+    let desk = Desk::new();
+    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    let shown = || by_seq(&desk.db, seq).unwrap().unwrap();
+    assert_eq!((shown().state.as_str(), shown().lease.as_str()), ("leased", ""));
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    assert_eq!((shown().state.as_str(), shown().lease.as_str()), ("leased", ""));
+}
+
+#[test]
+fn a_delivery_that_is_held_back_for_a_waiter_does_not_count_as_failing() {
+    let mut desk = Desk::new();
+    let end = completion(1, owner("a", ""));
+    let until = desk.now.up + WAITER_TIMEOUT;
+    insert_for(&desk.db, &end, &hook(), WrittenFor::Waiter { until }, Some(until), desk.now).unwrap();
+    assert!(take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap().is_empty());
+    desk.pass(WAITER_TIMEOUT);
+    assert_eq!(take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap().len(), 1);
+    assert_eq!(failing(&desk.db, &hook(), desk.now).unwrap(), []);
+}
+
+#[test]
+fn a_delivery_that_is_held_back_is_removed_by_the_answer_and_freed_without_one() {
+    let desk = Desk::new();
+    let written = |n| {
+        let until = desk.now.up + ANSWER_TIMEOUT;
+        insert_for(&desk.db, &completion(n, owner("a", "")), &hook(), WrittenFor::Answer, Some(until), desk.now).unwrap().unwrap()
+    };
+    let (answered, failed, left) = (written(1), written(2), written(3));
+    assert_eq!((answered.state.as_str(), answered.attempts, owed(&desk.db, &hook(), desk.now).unwrap()), ("leased", 1, 3));
+    desk.consume(1);
+    assert_eq!(owed(&desk.db, &hook(), desk.now).unwrap(), 2);
+    let_go(&desk.db, &id(2).to_string(), desk.now).unwrap();
+    assert!(take_back(&desk.db, &end_key(id(3)), desk.now).unwrap());
+    let taken = take(&desk.db, "hook", 10, "w", SECOND, desk.now).unwrap();
+    let taken: Vec<(u64, bool)> = taken.iter().map(|owed| (owed.entry.notice.seq, owed.entry.notice.repeat)).collect();
+    assert_eq!(taken, [(failed.notice.seq, true), (left.notice.seq, false)], "another client may have read the answer that failed");
+}

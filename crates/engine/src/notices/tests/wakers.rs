@@ -1,0 +1,202 @@
+//! Sinks that tell the agent themselves.
+
+use super::*;
+
+const LEASE: i64 = 10 * SECOND;
+
+fn waker(name: &str) -> Push {
+    Push { wakes: true, ..Push::observer(name) }
+}
+
+impl Desk {
+    fn put_for(&self, draft: &Draft, sinks: &[Push]) -> u64 {
+        insert(&self.db, draft, sinks, self.now).unwrap().unwrap()
+    }
+
+    /// The places of what the sink is lent.
+    fn lend(&self, word: &str) -> Vec<u64> {
+        let owed = wake::take(&self.db, "waker", 10, word, LEASE, self.now).unwrap();
+        owed.iter().map(|o| o.entry.notice.seq).collect()
+    }
+
+    /// The places of what it may tell, and whether each may be a repeat.
+    fn begin(&self, seqs: &[u64], word: &str) -> Vec<(u64, bool)> {
+        let lent: Vec<(u64, String)> = seqs.iter().map(|seq| (*seq, word.to_owned())).collect();
+        let (go, _) = wake::begin(&self.db, "waker", &lent, self.now).unwrap();
+        go.iter().map(|o| (o.entry.notice.seq, o.entry.notice.repeat)).collect()
+    }
+
+    fn pushed(&self, seq: u64, word: &str, how: &Pushed) -> (bool, Option<ProcessId>) {
+        wake::pushed(&self.db, "waker", seq, word, how, self.now).unwrap()
+    }
+
+    fn owed(&self) -> u64 {
+        owed(&self.db, &[waker("waker")], self.now).unwrap()
+    }
+}
+
+fn failed() -> Pushed {
+    Pushed::Again { after: Duration::from_secs(5), reason: "busy".into() }
+}
+
+#[test]
+fn what_a_waker_has_told_is_told_by_nobody_else() {
+    let mut desk = Desk::new();
+    let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    assert_eq!(desk.lend("w"), [seq]);
+    // It has not begun: whoever asks may still have it.
+    assert_eq!(desk.begin(&[seq], "w"), [(seq, false)]);
+    assert!(desk.gateway("a").is_empty() && desk.drain("a").is_empty(), "nobody else tells it meanwhile");
+    assert_eq!(desk.pushed(seq, "w", &Pushed::Delivered), (true, Some(id(1))));
+    assert_eq!(desk.state(seq).0, "delivered");
+    assert!(is_consumed(&desk.db, &id(1).to_string()).unwrap());
+    assert!(desk.gateway("a").is_empty());
+    assert_eq!(desk.owed(), 0);
+}
+
+#[test]
+fn what_the_agent_has_seen_by_itself_wakes_it_no_more() {
+    let desk = Desk::new();
+    let sinks = [waker("waker"), Push::observer("looks-on")];
+    let before = desk.put_for(&completion(1, owner("a", "")), &sinks);
+    desk.consume(1);
+    assert_eq!((desk.owed(), desk.lend("w")), (0, vec![]), "seen before it was lent");
+    let lent = desk.put_for(&completion(2, owner("a", "")), &sinks);
+    assert_eq!(desk.lend("w"), [lent]);
+    desk.consume(2);
+    assert_eq!(desk.begin(&[lent], "w"), [], "seen while it waited for its turn");
+    desk.consume(3);
+    desk.put_for(&completion(3, owner("a", "")), &sinks);
+    assert_eq!(desk.owed(), 0, "seen before it was written");
+    // Whoever looks on is told all the same.
+    assert_eq!(owed(&desk.db, &sinks[1..], desk.now).unwrap(), 3);
+    assert_eq!(desk.state(before).0, "consumed");
+}
+
+#[test]
+fn what_is_seen_while_a_waker_tells_it_is_not_tried_again() {
+    let desk = Desk::new();
+    let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    desk.lend("w");
+    desk.begin(&[seq], "w");
+    desk.consume(1);
+    desk.pushed(seq, "w", &failed());
+    assert_eq!((desk.state(seq).0.as_str(), desk.owed()), ("consumed", 0));
+}
+
+#[test]
+fn what_somebody_else_is_telling_waits_for_what_becomes_of_that() {
+    let mut desk = Desk::new();
+    let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
+    assert_eq!(desk.lend("w"), [0; 0]);
+    assert_eq!(wake::next_due(&desk.db, "waker", desk.now).unwrap(), Some(Duration::from_secs(60)));
+    desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released);
+    assert_eq!(desk.lend("w"), [seq], "they did not tell it");
+    // Somebody else was faster: it is handed back, and counts as no attempt.
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
+    assert_eq!(desk.begin(&[seq], "w"), []);
+    assert_eq!(desk.lend("x"), [0; 0]);
+    desk.pass(60 * SECOND);
+    assert_eq!(desk.lend("x"), [seq]);
+    assert_eq!(desk.begin(&[seq], "x"), [(seq, true)], "whoever had it may have told it");
+    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), Settled::Lost);
+    desk.pushed(seq, "x", &Pushed::Delivered);
+    assert_eq!(desk.state(seq).0, "delivered");
+}
+
+#[test]
+fn what_failed_to_wake_is_there_for_whoever_asks_and_may_be_a_repeat() {
+    let mut desk = Desk::new();
+    let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    desk.lend("w");
+    desk.begin(&[seq], "w");
+    desk.pushed(seq, "w", &failed());
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
+    desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered);
+    desk.pass(5 * SECOND);
+    assert_eq!((desk.lend("x"), desk.owed()), (vec![], 0));
+}
+
+#[test]
+fn what_a_waker_had_in_hand_when_its_engine_died_is_told_again_as_a_repeat() {
+    let mut desk = Desk::new();
+    let told = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    let lent = desk.put_for(&completion(2, owner("a", "")), &[waker("waker")]);
+    desk.lend("w");
+    desk.begin(&[told], "w");
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
+    assert_eq!(given.iter().map(|e| e.notice.seq).collect::<Vec<_>>(), [lent], "somebody else's, who lives on");
+    begun(&desk.db, "boot", false, desk.now).unwrap();
+    begun(&desk.db, "boot", false, desk.now).unwrap();
+    // After a reboot nobody has anything; within a boot whoever asked still has theirs.
+    desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered);
+    assert_eq!(desk.lend("x"), [told]);
+    assert_eq!(desk.begin(&[told], "x"), [(told, true)]);
+}
+
+#[test]
+fn an_agent_has_one_waker_the_first_that_is_for_it() {
+    let desk = Desk::new();
+    let of = |name: &str, session: &str| Push { sessions: vec![session.into()], ..waker(name) };
+    let sinks = [of("codex", "codex:*"), of("waker", "*"), of("late", "*")];
+    desk.put_for(&posted("1", owner("codex:7", ""), "x"), &sinks);
+    desk.put_for(&posted("2", owner("b", ""), "x"), &sinks);
+    let count = |n: usize| owed(&desk.db, &sinks[n..=n], desk.now).unwrap();
+    assert_eq!((count(0), count(1), count(2)), (1, 1, 0));
+}
+
+#[test]
+fn what_is_for_a_life_to_come_is_left_alone_and_for_one_that_ended_dropped() {
+    let desk = Desk::new();
+    lives(&desk.db, "a", "g1").unwrap();
+    let to_come = desk.put_for(&posted("1", owner("a", "g2"), "x"), &[waker("waker")]);
+    assert_eq!(desk.lend("w"), [to_come]);
+    assert_eq!(desk.begin(&[to_come], "w"), []);
+    assert_eq!(desk.lend("x"), [0; 0], "not at once again");
+    assert_eq!(wake::next_due(&desk.db, "waker", desk.now).unwrap(), Some(Duration::from_secs(60)));
+    lives(&desk.db, "a", "g2").unwrap();
+    lives(&desk.db, "a", "g3").unwrap();
+    let mut desk = desk;
+    desk.pass(60 * SECOND);
+    assert_eq!(desk.lend("y"), [to_come]);
+    assert_eq!(desk.begin(&[to_come], "y"), []);
+    assert_eq!((desk.state(to_come).0.as_str(), desk.owed()), ("dropped", 0));
+}
+
+#[test]
+fn what_is_offered_again_wakes_again() {
+    let desk = Desk::new();
+    let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    desk.lend("w");
+    desk.begin(&[seq], "w");
+    desk.pushed(seq, "w", &Pushed::Delivered);
+    desk.replay(seq, Some("a"), &[waker("waker")]);
+    assert_eq!(desk.lend("x"), [seq]);
+    assert_eq!(desk.begin(&[seq], "x"), [(seq, true)]);
+}
+
+#[test]
+fn a_sink_that_asks_twice_to_wake_is_answered_twice_and_settles_once() {
+    let mut desk = Desk::new();
+    let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    desk.lend("w");
+    assert_eq!(desk.begin(&[seq], "w"), [(seq, false)]);
+    // The first answer was lost.
+    desk.pass(SECOND);
+    assert_eq!(desk.begin(&[seq], "w"), [(seq, false)]);
+    assert!(desk.drain("a").is_empty(), "nobody else tells it meanwhile");
+    assert_eq!(desk.pushed(seq, "w", &Pushed::Delivered), (true, Some(id(1))));
+    assert_eq!((desk.state(seq).0.as_str(), desk.owed()), ("delivered", 0));
+}
+
+#[test]
+fn a_notice_that_cannot_be_read_wakes_no_one() {
+    let desk = Desk::new();
+    let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    desk.lend("w");
+    desk.db.execute("UPDATE notice SET event = '{' WHERE seq = ?1", params![seq as i64]).unwrap();
+    assert_eq!(desk.begin(&[seq], "w"), []);
+    assert_eq!((desk.state(seq).0.as_str(), desk.owed()), ("dropped", 0));
+}

@@ -1,0 +1,454 @@
+//! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
+
+use super::table::{self, Draft, Entry, Moment, end_key};
+use super::waiters::Waiters;
+use crate::config::{Clock, Push};
+use crate::facts::Facts;
+use crate::index;
+use crate::masks::Finder;
+use crate::render::{self, Log};
+use outlast_core::notice_state::{ANSWER_TIMEOUT, WAITER_TIMEOUT, WrittenFor};
+use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
+use outlast_core::{Breaker, Limiter, Rules, Seen, WatchDecision, watch};
+use outlast_store::dir::ProcessDir;
+use outlast_store::segments::{Chunk, LogReader};
+use outlast_text::Redactor;
+use outlast_text::watch::{Cursor, Found, Scanner};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What became of a process since it was last written down.
+#[derive(Debug, Clone)]
+pub(crate) struct News {
+    /// What is known now, for its row.
+    row: Facts,
+    /// Lines that matched, each with its place in the journal, their text masked.
+    matches: Vec<(u64, Matched)>,
+    /// How it ended, if it has; told if its owner wants that, or was promised it.
+    end: Option<Box<Completion>>,
+    /// Whether its owner may have been told before.
+    repeat: bool,
+    /// The boot in which all of it happened, if that is known.
+    boot: Option<u128>,
+    /// Whether somebody in its conversation waited for it when it was read.
+    waited_for: bool,
+    /// Whether it ended so soon that whoever is to wait for it may not have come yet.
+    soon: bool,
+}
+
+impl News {
+    /// What `after` has that `before` had not; nothing if that need not be written. Reads the end of the log, and blocks for as long as the disk takes.
+    pub(crate) fn of(
+        (redactor, waiters): (&Redactor, &Waiters),
+        before: &Facts,
+        after: &Facts,
+        seen: &crate::facts::Seen,
+        dir: &ProcessDir,
+    ) -> Option<Self> {
+        let tell = &after.kept.spec.tell;
+        let mut found = journalled(seen);
+        if after.phase.is_final() && !before.phase.is_final() {
+            found.extend(left_in_meta(after, seen, dir));
+        }
+        let matches: Vec<(u64, Matched)> = if tell.watch.is_empty() { Vec::new() } else { matches(redactor, after, found) };
+        let ended = after.is_over() && !before.is_over();
+        if matches.is_empty() && !ended && !is_worth_a_row(before, after) {
+            return None;
+        }
+        let end = (ended && wants_end(tell)).then(|| Box::new(completion(redactor, after, seen, dir)));
+        let waited_for = waiters.any(&end_key(after.id()));
+        let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
+        let soon = (tell.awaited || tell.unless_waited_for) && lasted < WAITER_TIMEOUT;
+        let boot = seen.meta.as_ref().map(|meta| meta.boot);
+        Some(Self { row: after.clone(), matches, end, repeat: false, boot, waited_for, soon })
+    }
+
+    /// The same, of a process whose notices may have been told, since nobody knows any more.
+    pub(crate) fn maybe_told(self) -> Self {
+        Self { repeat: true, ..self }
+    }
+
+    /// The same, read again instead of what could not be written.
+    pub(crate) fn instead_of(self, first: Option<&Self>) -> Self {
+        let (repeat, waited_for) = first.map_or((false, false), |f| (f.repeat, f.waited_for));
+        Self { repeat: self.repeat || repeat, waited_for: self.waited_for || waited_for, ..self }
+    }
+
+    pub(super) fn id(&self) -> ProcessId {
+        self.row.id()
+    }
+
+    /// What is known once it is written.
+    pub(crate) fn into_facts(self) -> Facts {
+        self.row
+    }
+
+    /// Whether somebody may have to be told.
+    pub(crate) fn is_for_somebody(&self) -> bool {
+        self.end.is_some() || !self.matches.is_empty()
+    }
+}
+
+/// Whether the end may have to be told: asked for, or because watching can end in the promise to do so.
+fn wants_end(tell: &Tell) -> bool {
+    tell.completion || !tell.watch.is_empty()
+}
+
+/// Whether the index is to hear of it. What else happens is read from the folder at the next start anyway, and each row costs a sync.
+fn is_worth_a_row(before: &Facts, after: &Facts) -> bool {
+    use outlast_core::Phase;
+    let (before, after) = (&before.phase, &after.phase);
+    let begun = *before == Phase::Accepted && *after != Phase::Accepted;
+    let orphaned = |p: &Phase| matches!(p, Phase::Orphaned { .. });
+    begun || (after.is_final() && !before.is_final()) || (orphaned(after) && !orphaned(before))
+}
+
+/// The matches that count: those in output that was there when the command ended.
+fn matches(redactor: &Redactor, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u64, Matched)> {
+    let end = if after.is_over() { after.log_end } else { u64::MAX };
+    let command = after.kept.spec.command.shown();
+    let finder = after.kept.masks.as_ref().and_then(Finder::new);
+    let masked = |(at, m): (u64, Matched)| {
+        // Masked as a whole: a secret may begin in one line and end in the next.
+        let text = m.lines.join("\n");
+        let text = finder.as_ref().map_or(text.clone(), |finder| finder.masked(&text));
+        let lines = redactor.output(&command, &text).split('\n').map(str::to_owned).collect();
+        (at, Matched { pattern: redactor.command_line(&m.pattern).into_owned(), lines, ..m })
+    };
+    found.into_iter().filter(|(_, m)| m.offset < end).map(masked).collect()
+}
+
+/// The matches in the journal, each with its place there.
+fn journalled(seen: &crate::facts::Seen) -> Vec<(u64, Matched)> {
+    let matched = |(at, record): &(u64, Record)| match record {
+        Record::Matched(m) => Some((*at, m.clone())),
+        _ => None,
+    };
+    seen.journal.iter().filter_map(matched).collect()
+}
+
+/// How much of a log is read again for the text of matches.
+const READ_AGAIN: u64 = 1 << 20;
+
+/// The matches that never came into the journal, because the disk stayed full or because nobody was left to write them. Their place is the one that was begun for
+/// them, else the journal's end: a record that is there after all has the same place, and the same place is judged once.
+fn left_in_meta(of: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Option<(u64, Matched)> {
+    let meta = seen.meta.as_ref()?;
+    let waiting = meta.watched.waiting?;
+    // Written between the look at the one and at the other.
+    if journalled(seen).iter().any(|(_, m)| m.offset == waiting.offset) {
+        return None;
+    }
+    let pattern = of.kept.spec.tell.watch.get(waiting.pattern as usize)?;
+    let (log, to) = (LogReader::open(dir, of.kept.keep), meta.watched.upto.min(waiting.offset.saturating_add(READ_AGAIN)));
+    let mut scanner = Scanner::new(&of.kept.spec.tell.watch, Cursor { upto: waiting.offset, counted: false });
+    while scanner.at() < to && !scanner.found().is_some_and(Found::is_full) {
+        match log.read(scanner.at(), to, 64 << 10, &meta.gaps) {
+            Ok(Chunk::Bytes { bytes, .. }) => scanner.push(&bytes),
+            Ok(Chunk::Gap { to, .. }) => scanner.skip_to(to),
+            Ok(Chunk::End) | Err(_) => break,
+        }
+    }
+    if meta.watched.counted {
+        scanner.settle();
+    }
+    let again = scanner.take().filter(|f| f.offset == waiting.offset);
+    let found = again.unwrap_or_else(|| Found::unquoted(waiting.offset, 0, waiting.count)).counted(waiting.pattern as usize, waiting.count);
+    let matched = Matched {
+        at: Time::from_micros(waiting.at),
+        up: waiting.up,
+        offset: waiting.offset,
+        upto: meta.watched.upto,
+        pattern: pattern.clone(),
+        count: waiting.count,
+        lines: found.lines,
+        cut: found.cut,
+    };
+    Some((meta.watched.begun.unwrap_or(seen.cursor), matched))
+}
+
+/// What is said of the end of an adopted process.
+const ADOPTED: &str = "It was adopted: its output was not kept, and its exit code is known to its own parent alone.";
+
+fn completion(redactor: &Redactor, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
+    let tell = &facts.kept.spec.tell;
+    let chars = tell.chars.map_or(limits::WAIT_EXIT_CHARS, |n| n as usize);
+    let log = Log::open(dir, facts, seen.meta.as_ref());
+    let shown = render::preview(redactor, &log, facts, chars);
+    let fate = render::fate(facts);
+    let (output, output_cut, output_missing) = match (shown, fate.start_error) {
+        (_, Some(error)) => (error, None, None),
+        (Ok(shown), None) => (shown.text, shown.cut, shown.missing),
+        (Err(error), None) => (format!("(its output cannot be read: {error})"), None, None),
+    };
+    let reason = fate.completion_reason.unwrap_or(Reason::Lost);
+    let mut end = Completion::new(facts.kept.spec.command.shown(), fate.exit_code.flatten(), reason);
+    end.name = facts.kept.spec.name.clone();
+    end.signal = fate.signal;
+    end.oom = fate.oom;
+    end.termination_source = fate.termination_source.unwrap_or_default();
+    end.output = output;
+    end.output_cut = output_cut;
+    end.output_missing = output_missing;
+    end.handoff_note = facts.detached.then(|| ADOPTED.to_owned());
+    end.started_at = facts.started_at;
+    end.ended_at = facts.ended_at();
+    end
+}
+
+/// What judging goes by.
+#[derive(Debug, Clone)]
+pub(crate) struct NoticeWriter {
+    pub(crate) rules: Rules,
+    pub(crate) sinks: Vec<Push>,
+    pub(crate) boot: u128,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) clock: Clock,
+}
+
+/// What came of news.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    /// The notices that were not there before.
+    pub(crate) notices: Vec<Entry>,
+    /// Whether the breaker rests, and somebody has to end that in time.
+    pub(crate) rests: bool,
+}
+
+/// The breaker, and the boot whose times it holds.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Stored {
+    boot: String,
+    breaker: Breaker,
+}
+
+impl NoticeWriter {
+    /// Writes what became of processes, and the notices that follow from it.
+    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<Made> {
+        let (mut made, mut rests) = (Vec::new(), false);
+        let mut facts = Vec::new();
+        for (n, one) in news.iter_mut().enumerate() {
+            index::put(db, &one.row)?;
+            let (boot, matches) = (one.boot, std::mem::take(&mut one.matches));
+            facts.extend(matches.into_iter().map(|(at, m)| (self.here(boot, m.up, now), n, at, m)));
+        }
+        if !facts.is_empty() {
+            // Merged by their times, so that what several processes said while nobody listened is judged in the order in which it was said.
+            facts.sort_by_key(|(here, n, at, m)| (here.unwrap_or(m.up), *n, *at));
+            let (mut breaker, released) = self.breaker(db, now)?;
+            made.extend(self.tell_sessions(db, released, None, now)?);
+            for (here, n, at, matched) in facts {
+                made.extend(self.matched(db, &mut breaker, &news[n], (at, here), matched, now)?);
+            }
+            rests = breaker.due().is_some();
+            self.keep(db, breaker)?;
+        }
+        for one in &news {
+            let Some(end) = &one.end else { continue };
+            let promised = !one.row.kept.spec.tell.completion;
+            if promised && !limiter(db, &one.row.id().to_string())?.is_some_and(|(_, l)| l.is_disabled()) {
+                continue;
+            }
+            let key = end_key(one.row.id());
+            // Asked for here and not before: whoever leaves from now on gives back what is kept for them behind this.
+            let waited_for = self.waiters.any(&key);
+            // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all. The sinks look on, and wait
+            // only where it is to be told if nobody waits.
+            let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
+            let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
+            let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.repeat);
+            let process = one.row.id().to_string();
+            if one.row.consumed {
+                // Its owner was answered with it before it could be written.
+                table::consume(db, &process, "an answer", now)?;
+                made.extend(table::insert_for(db, &draft, sinks, WrittenFor::AnyTaker, None, now)?);
+                continue;
+            }
+            // A client that waits is answered next, and should not have to wait for this to be written as well.
+            let timeout = if waited_for { ANSWER_TIMEOUT } else { WAITER_TIMEOUT };
+            let written_for = match (waited_for, one.soon) {
+                (true, _) => WrittenFor::Answer,
+                (false, true) => WrittenFor::Waiter { until: now.up + timeout },
+                (false, false) => WrittenFor::AnyTaker,
+            };
+            let held_until = (quiet && awaited).then_some(now.up + timeout);
+            match table::insert_for(db, &draft, sinks, written_for, held_until, now)? {
+                Some(entry) => {
+                    if waited_for {
+                        self.waiters.keep_permit(&draft.key);
+                    }
+                    made.push(entry);
+                }
+                // It was written before, by this engine or an earlier one.
+                None if awaited => table::keep_for(db, &draft.key, timeout, now)?,
+                None => {}
+            }
+        }
+        Ok(Made { notices: made, rests })
+    }
+
+    /// When something was seen, by the clock of this boot: as it was told if it was in this one, and now if it was in another. Nothing if nobody knows.
+    fn here(&self, boot: Option<u128>, up: u64, now: Moment) -> Option<u64> {
+        match boot {
+            // A time that has not come is not of this boot, whatever is said about it.
+            _ if up > now.up as u64 => Some(now.up as u64),
+            Some(boot) if boot == self.boot => Some(up),
+            Some(_) => Some(now.up as u64),
+            None => None,
+        }
+    }
+
+    fn matched(
+        &self,
+        db: &Connection,
+        breaker: &mut Breaker,
+        of: &News,
+        (at, here): (u64, Option<u64>),
+        matched: Matched,
+        now: Moment,
+    ) -> rusqlite::Result<Vec<Entry>> {
+        let id = of.row.id();
+        let name = id.to_string();
+        let (judged, mut limiter) = limiter(db, &name)?.unwrap_or_default();
+        if at < judged {
+            return Ok(Vec::new());
+        }
+        let session = of.row.kept.spec.owner.session.as_deref().unwrap_or_default();
+        let seen = Seen { up: matched.up, here, process: id, session, count: matched.count };
+        let verdicts = watch(&self.rules, &mut limiter, breaker, &seen);
+        db.prepare_cached("INSERT OR REPLACE INTO watching (process, cursor, limiter) VALUES (?1, ?2, ?3)")?.execute(params![
+            name,
+            at as i64 + 1,
+            text(&limiter)
+        ])?;
+        let mut made = Vec::new();
+        let mut to_sessions = Vec::new();
+        for verdict in verdicts {
+            let command = of.row.kept.spec.command.shown();
+            let (key, body) = match verdict {
+                WatchDecision::Match { suppressed } => {
+                    let output = quoted(&matched);
+                    let mut seen = WatchMatch::new(command, &matched.pattern, output);
+                    seen.name = of.row.kept.spec.name.clone();
+                    seen.suppressed = suppressed;
+                    (format!("{name}/watch_match/{at}"), Body::WatchMatch(seen))
+                }
+                WatchDecision::Disabled { suppressed, message } => {
+                    let called = of.row.kept.spec.name.clone();
+                    (format!("{name}/watch_disabled"), Body::WatchDisabled { name: called, command, message, suppressed })
+                }
+                verdict @ (WatchDecision::Tripped { .. } | WatchDecision::Released { .. }) => {
+                    to_sessions.push(verdict);
+                    continue;
+                }
+            };
+            let draft = self.draft(&of.row, key, matched.at, body, of.repeat);
+            made.extend(table::insert_for(db, &draft, &self.sinks, WrittenFor::AnyTaker, None, now)?);
+        }
+        made.extend(self.tell_sessions(db, to_sessions, Some((of, at)), now)?);
+        Ok(made)
+    }
+
+    fn draft(&self, row: &Facts, key: String, at: Time, body: Body, repeat: bool) -> Draft {
+        let spec = &row.kept.spec;
+        Draft { key, at, process: Some(row.id()), owner: spec.owner.clone(), route: spec.tell.route.clone(), body, repeat }
+    }
+
+    /// Tells conversations that their matches are held back, or are told again. `from`: the match that made it so, unless time did.
+    fn tell_sessions(
+        &self,
+        db: &Connection,
+        verdicts: Vec<WatchDecision>,
+        from: Option<(&News, u64)>,
+        now: Moment,
+    ) -> rusqlite::Result<Vec<Entry>> {
+        let mut made = Vec::new();
+        for verdict in verdicts {
+            let (session, body) = match verdict {
+                WatchDecision::Tripped { session, message } => (session, Body::WatchOverflowTripped { message }),
+                WatchDecision::Released { session, suppressed, message } => (session, Body::WatchOverflowReleased { message, suppressed }),
+                WatchDecision::Match { .. } | WatchDecision::Disabled { .. } => continue,
+            };
+            // The same match says the same, however often it is read. What time did happens once, behind the newest notice.
+            let cause = match from {
+                Some((news, at)) => format!("{}/{at}", news.row.id()),
+                None => format!("behind/{}", table::last_seq(db)?),
+            };
+            // The length keeps a conversation's name apart from what follows it.
+            let key = format!("overflow/{}/{session}/{}/{cause}", session.len(), body_kind(&body));
+            let owner = Owner { session: Some(session).filter(|s| !s.is_empty()), ..Owner::default() };
+            let route = route_of(db, owner.session.as_deref().unwrap_or_default())?;
+            let draft = Draft { key, at: now.utc, process: None, owner, route, body, repeat: from.is_some_and(|(news, _)| news.repeat) };
+            made.extend(table::insert_for(db, &draft, &self.sinks, WrittenFor::AnyTaker, None, now)?);
+        }
+        Ok(made)
+    }
+
+    /// Ends a rest of the breaker that is over, and tells so. When to look again.
+    pub(crate) fn tick(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Vec<Entry>, Option<u64>)> {
+        let (mut breaker, mut released) = self.breaker(db, now)?;
+        released.extend(breaker.tick(now.up as u64));
+        let due = breaker.due();
+        if released.is_empty() {
+            return Ok((Vec::new(), due));
+        }
+        let made = self.tell_sessions(db, released, None, now)?;
+        self.keep(db, breaker)?;
+        Ok((made, due))
+    }
+
+    fn breaker(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Breaker, Vec<WatchDecision>)> {
+        let Some(stored) = table::one(db, "breaker")? else { return Ok((Breaker::default(), Vec::new())) };
+        // What cannot be read any more holds nothing back.
+        let Stored { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
+        let ours = boot == self.boot() && !breaker.is_ahead_of(now.up as u64);
+        let released = if ours { Vec::new() } else { breaker.rebooted() };
+        Ok((breaker, released))
+    }
+
+    fn keep(&self, db: &Connection, breaker: Breaker) -> rusqlite::Result<()> {
+        table::set_one(db, "breaker", &text(&Stored { boot: self.boot(), breaker }))
+    }
+
+    pub(super) fn boot(&self) -> String {
+        format!("{:032x}", self.boot)
+    }
+}
+
+fn quoted(matched: &Matched) -> String {
+    let mut lines = matched.lines.join("\n");
+    if matched.cut {
+        lines.push_str("\n...(truncated)");
+    }
+    lines
+}
+
+/// How far a process's matches were judged, and what the limiter knows.
+fn limiter(db: &Connection, process: &str) -> rusqlite::Result<Option<(u64, Limiter)>> {
+    let found: Option<(i64, Vec<u8>)> = db
+        .prepare_cached("SELECT cursor, limiter FROM watching WHERE process = ?1")?
+        .query_row(params![process], |r| Ok((r.get(0)?, table::column::bytes(r, 1)?.to_vec())))
+        .optional()?;
+    Ok(found.map(|(cursor, limiter)| (cursor as u64, serde_json::from_slice(&limiter).unwrap_or_default())))
+}
+
+/// What the limiter knows of a process: how many matches were told, and whether it is watched no more.
+pub(crate) fn watched(db: &Connection, process: ProcessId) -> rusqlite::Result<(u32, bool)> {
+    Ok(limiter(db, &process.to_string())?.map_or((0, false), |(_, l)| (l.hits(), l.is_disabled())))
+}
+
+fn body_kind(body: &Body) -> &'static str {
+    if let Body::WatchOverflowTripped { .. } = body { "tripped" } else { "released" }
+}
+
+/// Where in a chat a conversation is: as its newest notice says.
+pub(super) fn route_of(db: &Connection, session: &str) -> rusqlite::Result<Route> {
+    let newest = table::Filter { session: Some(session.to_owned()), newest: true, limit: 1, ..table::Filter::default() };
+    Ok(table::read(db, &newest)?.pop().map(|e| e.notice.route).unwrap_or_default())
+}
+
+fn text(value: &impl Serialize) -> String {
+    // States hold numbers, strings and maps with string keys only, which always serialise.
+    serde_json::to_string(value).expect("a state serialises")
+}

@@ -1,0 +1,81 @@
+//! One request: who made it, where its answer goes, and what verbs need to answer.
+
+use super::out::Out;
+use super::pending_answer::PendingAnswer;
+use super::relay::Relays;
+use crate::disk::blocking;
+use crate::facts::Facts;
+use crate::intake::Current;
+use crate::left_behind::may_have_left;
+use crate::parts::Parts;
+use crate::refuse;
+use crate::table::ProcessView;
+use outlast_core::Owner;
+use outlast_wire::v1::Error;
+use std::io;
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What the verbs know of a request.
+#[derive(Clone)]
+pub(crate) struct RequestContext {
+    pub(crate) parts: Arc<Parts>,
+    pub(crate) owner: Owner,
+    pub(super) relays: Arc<Relays>,
+    /// Whether the client forwards the answer, and confirms later that it arrived.
+    pub(super) relay: bool,
+    /// A warning for clients in other namespaces: where their commands run.
+    pub(super) elsewhere: Option<String>,
+    pub(super) out: Out,
+}
+
+impl RequestContext {
+    pub(super) async fn resolve(&self, name: &str) -> Result<ProcessView, Error> {
+        self.parts.table.resolve(name, &self.owner).await
+    }
+
+    /// What the folder shows right now, which may be more than the table has.
+    pub(super) async fn look(&self, view: &ProcessView) -> Result<Current, Error> {
+        self.parts.intake.look(view).await
+    }
+}
+
+/// What a write brings, with the room that it takes until it is answered.
+#[derive(Default)]
+pub(super) struct Input {
+    pub(super) bytes: Vec<u8>,
+    pub(super) _room: Option<OwnedSemaphorePermit>,
+}
+
+/// Runs work to its end, also if the client leaves.
+pub(super) async fn run_to_completion<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(work).await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
+}
+
+/// Runs what reads the end of a file for an answer about a process, and looks for what the process left running. If there may be something, all processes of
+/// the machine are looked at, which may take long.
+pub(super) async fn read_small<T: Send + 'static>(
+    parts: &Parts,
+    facts: &Facts,
+    what: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
+    if may_have_left(&facts.phase) {
+        return reading(what).await;
+    }
+    parts.disk.at(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
+}
+
+/// Runs what reads files for an answer, as much as there is.
+pub(super) async fn reading<T: Send + 'static>(what: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
+    blocking(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
+}
+
+/// An answer, and the process whose end it shows, if it does.
+pub(crate) struct Ended<T> {
+    pub(crate) answer: T,
+    pub(crate) of: Option<Arc<Facts>>,
+    /// The wait that it answers.
+    pub(crate) awaiting: Option<PendingAnswer>,
+}

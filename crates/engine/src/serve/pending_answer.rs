@@ -1,0 +1,47 @@
+//! A client that waits for a notice of its session.
+
+use crate::facts::Facts;
+use crate::notices::{Waiting, end_key};
+use crate::parts::Parts;
+use outlast_core::Owner;
+use std::sync::Arc;
+
+/// A client that waits. The notice is kept for it; if the client leaves without an answer, the notice is delivered at once.
+pub(crate) struct PendingAnswer {
+    parts: Arc<Parts>,
+    key: String,
+    /// Nothing once the answer itself is held.
+    waiting: Option<Waiting>,
+}
+
+impl PendingAnswer {
+    /// The client waits for the end of a process, if that is of its own session.
+    pub(crate) fn end(parts: &Arc<Parts>, by: &Owner, of: &Facts) -> Option<Self> {
+        let own = by.session == of.kept.spec.owner.session;
+        own.then(|| Self::begin(parts, end_key(of.id())))
+    }
+
+    /// The client waits for the notice with this key.
+    pub(crate) fn begin(parts: &Arc<Parts>, key: String) -> Self {
+        let waiting = Some(parts.waiters.begin(key.clone()));
+        Self { parts: Arc::clone(parts), key, waiting }
+    }
+
+    /// The answer is held from here on, and reports itself what became of it.
+    pub(crate) fn held(mut self) {
+        self.waiting = None;
+    }
+}
+
+impl Drop for PendingAnswer {
+    fn drop(&mut self) {
+        let Some(waiting) = self.waiting.take() else { return };
+        // First, so that no notice is kept for it any more.
+        drop(waiting);
+        let (parts, key) = (Arc::clone(&self.parts), std::mem::take(&mut self.key));
+        // Without a runtime there is no engine left to deliver it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { parts.outbox.give_back(key).await });
+        }
+    }
+}
