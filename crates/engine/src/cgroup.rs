@@ -71,7 +71,7 @@ fn has_systemd() -> bool {
 
 /// Moves to a cgroup of our own. An error says in a sentence why not, and what that means.
 async fn leave_for(tag: &str) -> Result<Place, String> {
-    let meaning = "what stops the starter's whole control group (a service manager, a container's end) may stop processes too";
+    let meaning = "what stops the starter's whole control group (a service manager, the end of a container) may stop processes too";
     let here = Here::find().ok_or_else(|| format!("no cgroup v2 hierarchy was found: {meaning}"))?;
     let name = format!("outlast-{tag}");
     if here.path.split('/').any(|part| part == name || part.starts_with(&format!("{name}-"))) {
@@ -93,14 +93,14 @@ async fn leave_for(tag: &str) -> Result<Place, String> {
             Err(error) => last = Some(format!("{}: {error}", above.display())),
         }
     }
-    Err(format!("the starter's cgroup could not be left ({}): {meaning}", last.unwrap_or_default()))
+    Err(format!("the engine could not leave its starter's cgroup ({}): {meaning}", last.unwrap_or_default()))
 }
 
 /// The inode number of a kernel's initial PID namespace. All other namespaces have other numbers.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// Whether this is a container or sandbox with a PID namespace of its own. Its end kills every process in it, in whichever cgroup. So it
-/// makes no difference to a command that the starter's cgroup could not be left: `doctor` reports it once, instead of every `run`.
+/// makes no difference to a command that the engine could not leave its starter's cgroup: `doctor` reports it once, instead of every `run`.
 pub(crate) fn ends_with_namespace() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() != FIRST_PID_NAMESPACE)

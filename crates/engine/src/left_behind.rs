@@ -9,7 +9,7 @@ use crate::orphan::{Environments, Named, OwnPlaces, Tree};
 use outlast_core::{Incarnation, Phase, limits};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::Snapshot;
-use outlast_store::os::runs_on;
+use outlast_store::os::{boot_id, runs_on};
 use outlast_text::{Redactor, head_chars, strip};
 use outlast_wire::v1::LeftProcess;
 use std::borrow::Cow;
@@ -65,7 +65,13 @@ impl Look {
         if !may_have_left(&facts.phase) {
             return Vec::new();
         }
-        let Some(root) = meta.and_then(Snapshot::command) else { return Vec::new() };
+        let root = match &facts.phase {
+            // Its keepers may have died before they wrote down in `meta` who it is.
+            Phase::Lost { .. } => final_record::started_as(&Seen::look(dir, 0)),
+            _ => meta.and_then(Snapshot::command),
+        };
+        // Nothing of an earlier boot runs. After a reboot there may be many.
+        let Some(root) = root.filter(|root| boot_id().is_ok_and(|boot| boot == root.boot)) else { return Vec::new() };
         let members = self.of.tree(dir, facts, root, meta).members_among(self.environments());
         let mut left: Vec<Incarnation> = members.into_iter().filter(runs_on).collect();
         left.sort_by_key(|life| (life.start_ticks, life.pid));
@@ -88,12 +94,12 @@ impl Look {
     }
 }
 
-/// Whether the record of a process that is over says that something may be left of it. Of a lost one it says nothing.
+/// Whether something may be left of a process that is over, by its record. The record of a lost one says nothing: no keeper saw its end.
 pub(crate) fn may_have_left(phase: &Phase) -> bool {
     match phase {
-        Phase::Draining { .. } => true,
+        Phase::Draining { .. } | Phase::Lost { .. } => true,
         Phase::Done { output, .. } => output.left_running > 0,
-        Phase::Accepted | Phase::Running { .. } | Phase::Stopping { .. } | Phase::Orphaned { .. } | Phase::Lost { .. } => false,
+        Phase::Accepted | Phase::Running { .. } | Phase::Stopping { .. } | Phase::Orphaned { .. } => false,
     }
 }
 

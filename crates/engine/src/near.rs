@@ -4,6 +4,8 @@ use outlast_core::{ProcessId, nearest};
 
 /// How many are named.
 const MOST: usize = 3;
+/// Names with fewer letters are not suggested, and nothing is suggested for them.
+const SHORTEST_NAME: usize = 3;
 /// A name is shown no longer than this.
 const NAME: usize = 40;
 
@@ -40,7 +42,10 @@ pub(crate) fn near(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
     };
     let mut found = digits(given, known);
     if found.is_empty() {
-        let names = nearest(given, known.iter().map(|(_, name)| *name).filter(|name| !name.is_empty()));
+        // Any short name is near any other.
+        let is_long = |name: &str| name.chars().count() >= SHORTEST_NAME;
+        let names = known.iter().map(|(_, name)| *name).filter(|name| is_long(name) && is_long(given));
+        let names = nearest(given, names);
         found = names.into_iter().map(named).collect();
     }
     found.truncate(MOST);
@@ -74,6 +79,8 @@ mod tests {
         assert_eq!(found("wbe"), ["web (proc_0123456789ab)"]);
         let twice = [(ids[0], "web"), (ids[1], "web")];
         assert_eq!(near("wbe", &twice), [Near::Names("web".into())]);
+        let short = [(ids[0], "a"), (ids[1], "ab"), (ids[2], "abc")];
+        assert!(near("x", &short).is_empty() && near("ax", &short).is_empty());
         assert_eq!(found("forntend"), ["frontend (proc_fedcba987654)"]);
         assert_eq!(found("proc_0123456798ab"), ["proc_0123456789ab"]);
         assert_eq!(found("fedbca98"), ["proc_fedcba987654"]);

@@ -360,10 +360,10 @@ fn read(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Settings {
     let (mut warnings, mut unreadable) = (Vec::new(), None);
-    let table = text.and_then(|t| t.parse::<toml::Table>().map_err(|e| e.to_string().trim_end().replace('\n', " ")));
+    let table = text.and_then(|text| text.parse::<toml::Table>().map_err(|e| syntax_error(&text, &e)));
     let table = table.unwrap_or_else(|e| {
         let what = format!("cannot read {}: {e}", file.display());
-        warnings.push(format!("{what}; every value in it is left at its default"));
+        warnings.push(format!("{what}; every setting has its default instead"));
         unreadable = Some(what);
         toml::Table::new()
     });
@@ -419,6 +419,13 @@ fn read(
         warnings: r.warnings,
         unreadable,
     }
+}
+
+/// What is wrong in a file, on one line and with the number of the line.
+fn syntax_error(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map(|before| format!("line {}: ", before.matches('\n').count() + 1)).unwrap_or_default();
+    format!("{line}{}", error.message().trim_end().replace('\n', " "))
 }
 
 /// What the paths in a configuration file are relative to.

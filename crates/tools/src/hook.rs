@@ -54,7 +54,7 @@ impl HookInput {
         }
         let value: Value = match serde_json::from_slice(input) {
             Ok(value) => value,
-            Err(_) if input.trim_ascii().is_empty() => return Err("standard input is empty, where a hook finds one JSON object".into()),
+            Err(_) if input.trim_ascii().is_empty() => return Err("standard input is empty: a hook reads one JSON object from it".into()),
             Err(e) => return Err(format!("standard input is no JSON: line {}, column {}", e.line(), e.column())),
         };
         if value.get("hook_event_name").is_some() {

@@ -50,7 +50,7 @@ impl Target {
                     "matched" => "its output matched",
                     "unknown" => "there is no such process",
                     "pid_gone" => "it is gone",
-                    _ => "the time has come",
+                    _ => "that time has been reached",
                 };
                 format!("You were waiting for {what}: {why}.")
             }

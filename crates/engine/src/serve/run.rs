@@ -463,16 +463,22 @@ pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scr
     (spec, scrubbed)
 }
 
-/// Refuses a watch pattern with a given value in it. Patterns are kept and shown, and a masked one matches nothing.
+/// Refuses a watch pattern with a secret in it: a given value, or one that is known by its form. Patterns are kept and shown, and a masked one matches nothing.
 fn check_watch(spec: &Spec, scrub: &Scrub<'_>) -> Result<(), Error> {
-    match spec.tell.watch.iter().position(|pattern| scrub.without_given(pattern) != *pattern) {
-        None => Ok(()),
-        Some(n) => Err(refuse::refusal(
-            code::BAD_SPEC,
-            format!("watch pattern {} has a value in it that is given under a secret's name, and patterns are kept and shown", n + 1),
-            "watch for the text around it, or give the value under a name that is no secret's",
-        )),
+    for (n, pattern) in (1..).zip(&spec.tell.watch) {
+        let (has, hint) = if scrub.without_given(pattern) != *pattern {
+            (
+                "has a value in it that is given under a secret's name",
+                "watch for the text around it, or give the value under a name that is no secret's",
+            )
+        } else if scrub.redactor.command(pattern) != *pattern {
+            ("has the form of a secret in it, such as a token's", "watch for the text around it")
+        } else {
+            continue;
+        };
+        return Err(refuse::refusal(code::BAD_SPEC, format!("watch pattern {n} {has}, and patterns are kept and shown"), hint));
     }
+    Ok(())
 }
 
 /// Refuses what cannot be run, before anything is written. What only the merged whole can show is found later.

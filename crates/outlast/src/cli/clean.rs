@@ -13,8 +13,9 @@ const MAX_NAMED: u64 = 20;
 
 /// Remove all finished processes
 ///
-/// Their output and records are deleted. On a terminal it asks before it removes processes of other sessions; --yes skips the question. In a pipe and
-/// with --json it does not ask.
+/// Their output and records are deleted. Notices of them keep their text, also the output in it, until their own time is over (`retention.notice_days`).
+///
+/// On a terminal it asks before it removes processes of other sessions; --yes skips the question. In a pipe and with --json it does not ask.
 #[derive(Debug, Args)]
 pub(crate) struct Clean {
     #[command(flatten)]

@@ -1,11 +1,14 @@
 //! `outlast config`
 
 use super::engine::running;
+use super::out::tame;
 use super::{Context, Failure, times};
 use crate::config::Settings;
 use clap::{Args, Subcommand};
 use outlast_client::{EngineStatus, Setting};
+use outlast_text::Redactor;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Show the configuration
@@ -108,6 +111,47 @@ fn effective(settings: &Settings, used: &BTreeMap<String, Setting>) -> Vec<Effec
     all
 }
 
+/// A hook or webhook of the configuration.
+#[derive(serde::Serialize)]
+struct Sink {
+    kind: &'static str,
+    name: String,
+    /// The command or the address, without secrets.
+    calls: String,
+}
+
+/// Those of the file that are used.
+fn sinks(settings: &Settings) -> Vec<Sink> {
+    let redactor = Redactor::new(true);
+    let is_used = |name: &str| settings.sinks.calls.iter().any(|call| call.name == name);
+    let of = |kind: &'static str, key: &str| {
+        let tables = settings.tables.get(kind).and_then(toml::Value::as_array).into_iter().flatten();
+        let sink = |table: &toml::Value| {
+            let name = table.get("name")?.as_str().filter(|name| is_used(name))?;
+            let calls = match table.get(key)? {
+                toml::Value::String(text) if kind == "webhook" => address(text),
+                toml::Value::String(line) => redactor.command_line(line).into_owned(),
+                toml::Value::Array(words) => {
+                    let words: Vec<Cow<'_, str>> = words.iter().filter_map(toml::Value::as_str).map(Cow::Borrowed).collect();
+                    redactor.arguments(&words).join(" ")
+                }
+                _ => return None,
+            };
+            Some(Sink { kind, name: tame(name), calls: tame(&calls) })
+        };
+        tables.filter_map(sink).collect::<Vec<_>>()
+    };
+    of("hook", "command").into_iter().chain(of("webhook", "url")).collect()
+}
+
+/// The host of an address: user, path and query may be secrets, as the path is of some chat services.
+fn address(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}://{host}{}", if path.len() > 1 { "/***" } else { path })
+}
+
 fn show(ctx: &Context, engine: &Asked) -> Result<(), Failure> {
     let s = &ctx.settings;
     let none = BTreeMap::new();
@@ -120,7 +164,7 @@ fn show(ctx: &Context, engine: &Asked) -> Result<(), Failure> {
     ctx.out.line(&match engine {
         Asked::Running(status) => {
             let read_at = times::clock_and_age(status.started_at, times::now(), &ctx.world.zone());
-            format!("# engine: pid {}, which has read its settings at {read_at}", status.pid)
+            format!("# engine: pid {}; it read its settings at {read_at}", status.pid)
         }
         Asked::NotRunning => "# engine: none runs; the next one uses these values".into(),
         Asked::Failed(why) => format!("# engine: it cannot be asked which values it uses: {why}"),
@@ -132,8 +176,11 @@ fn show(ctx: &Context, engine: &Asked) -> Result<(), Failure> {
         let changed = v.configured.as_ref().map(|(value, from)| format!("; now {value} in {from}, after a restart of the engine"));
         ctx.out.line(&format!("{line:width$}  # {}{}", v.from, changed.unwrap_or_default()))?;
     }
+    for sink in sinks(s) {
+        ctx.out.line(&format!("[[{}]] {} = {}", sink.kind, sink.name, sink.calls))?;
+    }
     if all.iter().any(|v| v.configured.is_some()) {
-        ctx.out.remark("the configuration was changed after the engine had read it; `outlast engine restart` has it read the current one");
+        ctx.out.remark("the configuration has changed since the engine read it; `outlast engine restart` applies the changes");
     }
     Ok(())
 }
@@ -159,5 +206,5 @@ fn as_json(s: &Settings, engine: &Asked, used: &BTreeMap<String, Setting>) -> Va
         Asked::NotRunning => Value::Null,
         Asked::Failed(why) => json!({"error": why}),
     };
-    json!({"home": s.home, "path": s.file, "engine": engine, "values": values, "warnings": s.warnings})
+    json!({"home": s.home, "path": s.file, "engine": engine, "values": values, "sinks": sinks(s), "warnings": s.warnings})
 }

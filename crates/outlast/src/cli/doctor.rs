@@ -180,11 +180,12 @@ fn examine(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
         checks.extend(notices::checks(&found.dead, &found.dropped));
     }
     for warning in &ctx.settings.warnings {
-        checks.push(
-            Check::degraded("config", &[], warning.clone())
-                .means("this setting has no effect")
-                .hint(format!("correct or remove it in {}", ctx.settings.file.display())),
-        );
+        let is_whole_file = ctx.settings.unreadable.as_ref().is_some_and(|why| warning.starts_with(why));
+        let (means, what) = match is_whole_file {
+            true => ("no setting, hook or webhook of the file has an effect", "correct"),
+            false => ("this setting has no effect", "correct or remove it in"),
+        };
+        checks.push(Check::degraded("config", &[], warning.clone()).means(means).hint(format!("{what} {}", ctx.settings.file.display())));
     }
     if !ctx.settings.redact {
         checks.push(

@@ -22,6 +22,13 @@ pub(crate) fn exit_code(fate: &Fate) -> i32 {
     }
 }
 
+/// Whether an exit code of ours stands for how it ended, which the code alone does not explain.
+pub(crate) fn is_ours(fate: &Fate) -> bool {
+    let is_limit = fate.completion_reason == Some(Reason::Killed) && fate.termination_source.as_deref() == Some("timeout");
+    let is_unknown = fate.completion_reason != Some(Reason::FailedStart) && fate.exit_code.flatten().is_none();
+    is_limit || is_unknown
+}
+
 /// Where a process stands, in a word or two.
 pub(crate) fn standing(p: &ProcessInfo) -> (String, Tone) {
     standing_with(p, |left| format!("{left} still running"))
@@ -43,6 +50,7 @@ fn standing_with(p: &ProcessInfo, left: impl Fn(usize) -> String) -> (String, To
             }
         }
         "running" | "adopted" => (p.phase.clone(), Tone::Good),
+        "lost" if !p.left.is_empty() => (format!("lost, {}", left(p.left.len())), Tone::Busy),
         "starting" | "stopping" | "orphaned" | "unreachable" => (p.phase.clone(), Tone::Busy),
         "failed_start" => ("failed to start".into(), Tone::Bad),
         _ => (p.phase.clone(), Tone::Bad),

@@ -5,7 +5,7 @@ pub(super) mod install;
 use super::progress::{self, About};
 use super::{Context, Failure, times};
 use clap::{Args, Subcommand};
-use outlast_client::{Client, Connect};
+use outlast_client::{Client, Connect, code};
 use serde_json::json;
 
 /// Show, start, stop or restart the engine, or start it at boot
@@ -31,6 +31,8 @@ enum What {
     /// Stop the engine; processes keep running unless they were started with --on-stop kill
     Stop,
     /// Replace the engine by one that reads the current configuration; every process keeps running
+    ///
+    /// If the configuration file cannot be read, nothing is restarted and the exit code is 1.
     Restart,
     Install(install::Install),
 }
@@ -103,6 +105,14 @@ async fn start(ctx: &Context) -> Result<i32, Failure> {
 
 /// Ends the engine, if one runs, and starts the next one.
 async fn restart(ctx: &Context) -> Result<i32, Failure> {
+    if let Some(why) = &ctx.settings.unreadable {
+        // The next engine would have every value at its default, and no hook.
+        return Err(Failure::new(
+            code::CANNOT_START,
+            format!("the engine was not restarted, because the next one could not read its configuration: {why}"),
+            "correct the file and restart again; until then the running engine keeps its configuration",
+        ));
+    }
     let was = match running(ctx).await? {
         Some(client) => {
             let pid = client.engine_status().await?.pid;
@@ -143,7 +153,7 @@ pub(super) async fn tell_outdated(ctx: &Context, client: &Client) {
     let outdated = ctx.settings.outdated(&status.settings);
     if !outdated.is_empty() {
         ctx.out.tip(&format!(
-            "note: the engine uses earlier settings ({}); `outlast engine restart` has it read the current ones",
+            "note: the engine uses earlier settings ({}); `outlast engine restart` applies the current ones",
             outdated.join(", ")
         ));
     }

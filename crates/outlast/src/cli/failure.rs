@@ -20,8 +20,7 @@ pub(crate) struct Failure {
     status: String,
     /// The exit code of a process that is over already.
     exit_code: Option<Option<i32>>,
-    /// What a kill did although the process was over already.
-    stopped_left: Box<StoppedLeft>,
+    of: Box<Of>,
     exit: i32,
     /// Nobody reads any more, so nothing is said.
     silent: bool,
@@ -29,6 +28,15 @@ pub(crate) struct Failure {
     left: bool,
     /// What was asked was done, although the exit code is that of a refusal.
     done: bool,
+}
+
+/// What is known of the process that a failure is about.
+#[derive(Debug, Default)]
+struct Of {
+    /// Its id, if it was found.
+    process: Option<String>,
+    /// What a kill did although the process was over already.
+    stopped_left: StoppedLeft,
 }
 
 impl Failure {
@@ -68,7 +76,7 @@ impl Failure {
             hint: hint.into(),
             status: "error".into(),
             exit_code: None,
-            stopped_left: Box::default(),
+            of: Box::default(),
             exit: 1,
             silent: false,
             left: false,
@@ -116,10 +124,16 @@ impl Failure {
         Self { hint, ..self }
     }
 
+    /// The same, with the id of the process that it is about, for programs.
+    pub(crate) fn of_process(mut self, id: &str) -> Self {
+        self.of.process = Some(id.to_owned());
+        self
+    }
+
     /// The same for people, about this process. A kill of one that was over has stopped what that left running, which is what was wanted.
     pub(crate) fn about(self, of: &Named) -> Self {
         if self.has_stopped() {
-            let error = format!("stopped what {of} had left running: {}", named(&self.stopped_left.left_killed));
+            let error = format!("stopped what {of} had left running: {}", named(&self.of.stopped_left.left_killed));
             return Self { error, hint: String::new(), done: true, ..self };
         }
         let error = format!("{of}: {}", self.error);
@@ -128,7 +142,7 @@ impl Failure {
 
     /// Whether a kill of a process that was over has stopped something.
     pub(crate) fn has_stopped(&self) -> bool {
-        self.code == code::ALREADY_EXITED && !self.stopped_left.left_killed.is_empty()
+        self.code == code::ALREADY_EXITED && !self.of.stopped_left.left_killed.is_empty()
     }
 
     /// The same, to somebody who is asked for on behalf of a conversation: what belongs to others is not there for them.
@@ -170,7 +184,7 @@ impl Failure {
         } else {
             let hint = if self.hint.is_empty() { String::new() } else { format!("\n  {}", self.hint) };
             let name = if self.left || self.done { "" } else { "outlast: " };
-            let warning = self.stopped_left.warning.as_ref().map(|warning| format!("\n  {warning}")).unwrap_or_default();
+            let warning = self.of.stopped_left.warning.as_ref().map(|warning| format!("\n  {warning}")).unwrap_or_default();
             let _ = writeln!(std::io::stderr(), "{name}{}{hint}{warning}", self.error);
         }
         self.exit
@@ -187,7 +201,10 @@ impl Failure {
         if let Some(code) = self.exit_code {
             all["exit_code"] = json!(code);
         }
-        if let (Value::Object(all), Ok(Value::Object(stopped))) = (&mut all, serde_json::to_value(&self.stopped_left)) {
+        if let Some(id) = &self.of.process {
+            (all["session_id"], all["id"]) = (json!(id), json!(id));
+        }
+        if let (Value::Object(all), Ok(Value::Object(stopped))) = (&mut all, serde_json::to_value(&self.of.stopped_left)) {
             all.extend(stopped);
         }
         all
@@ -200,7 +217,7 @@ impl From<ClientError> for Failure {
         failure.status = e.status().to_owned();
         if let ClientError::Refused(refused) = e {
             failure.exit_code = refused.exit_code;
-            failure.stopped_left = refused.stopped_left.unwrap_or_default();
+            failure.of.stopped_left = refused.stopped_left.map(|stopped| *stopped).unwrap_or_default();
         }
         failure
     }

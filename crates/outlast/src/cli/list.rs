@@ -15,6 +15,9 @@ use std::cmp::Ordering;
 ///
 /// Without --all those that run are shown, and finished ones that left something running. --state exited, failed and lost show finished ones without it.
 /// If several filters are given, a process must pass all of them.
+///
+/// The column TOLD says what its session is notified of: `end`, of its end; `watch`, of lines that match; `hit`, of such a line, which has come; `off`:
+/// watching ended because too many lines matched.
 #[derive(Debug, Args)]
 #[command(visible_aliases = ["ls", "ps"])]
 pub(crate) struct List {

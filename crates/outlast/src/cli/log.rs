@@ -9,10 +9,12 @@ use super::label::{Meant, NamedOrLabelled};
 use super::out::Tone;
 use super::output::{self, Begin, Form, Printer, Range};
 use super::times::{self, GivenTime};
-use super::{Context, Failure, named};
+use super::{Context, Failure, named, some_lines};
 use clap::Args;
-use outlast_client::{Client, From, LogPage, Page, Time};
+use outlast_client::{Client, From, Page, Time};
+use outlast_text::strip;
 use regex::Regex;
+use serde_json::Value;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,17 +37,17 @@ pub(crate) struct Log {
     /// The ids of the processes, once they were looked up.
     #[arg(skip)]
     ids: Vec<String>,
-    /// Show the last N lines
+    /// Show the last N lines; with --since those of what came since. --grep searches among them
     #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines)]
     lines: Option<u64>,
     /// Show everything that is kept, also on a terminal
     #[arg(long, conflicts_with_all = ["offset", "limit", "from_byte", "json"])]
     all: bool,
-    /// Show only lines that match this regular expression
-    #[arg(long, value_name = "REGEX", conflicts_with_all = ["raw", "json"], allow_hyphen_values = true)]
+    /// Show only lines that match this regular expression; with --json only those of the page
+    #[arg(long, value_name = "REGEX", conflicts_with = "raw", allow_hyphen_values = true)]
     grep: Option<Regex>,
     /// Show output since this time: a duration such as 30s, 10m or 1h30m, or a time such as 14:00; precise to the second
-    #[arg(long, value_name = "DURATION|TIME", value_parser = since, conflicts_with_all = ["offset", "limit", "from_byte", "lines", "all", "raw"])]
+    #[arg(long, value_name = "DURATION|TIME", value_parser = since, conflicts_with_all = ["offset", "limit", "from_byte", "all", "raw"])]
     since: Option<Since>,
     /// Begin each line with the time of its output, precise to the second
     #[arg(long, conflicts_with_all = ["raw", "json"])]
@@ -95,15 +97,6 @@ impl Since {
     }
 }
 
-/// A number of lines.
-fn some_lines(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(0) => Err("0 lines show nothing: give at least 1".into()),
-        Ok(lines) => Ok(lines),
-        Err(_) => Err("give a number of lines, such as 100".into()),
-    }
-}
-
 impl Log {
     /// The same with --follow: `outlast tail`.
     pub(crate) fn followed(self) -> Self {
@@ -144,7 +137,7 @@ impl Log {
     /// The lines to show; without flags those that fit on the terminal, shared by `shares` processes.
     fn range(&self, ctx: &Context, shares: usize) -> Range {
         if let Some(since) = self.since {
-            return Range::Since(since.instant(ctx));
+            return Range::Since(since.instant(ctx), self.lines);
         }
         match (self.offset, self.from_byte, self.limit.or(self.lines)) {
             (Some(line), _, limit) => Range::FromLine(line, limit),
@@ -158,20 +151,25 @@ impl Log {
 
     async fn page(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         if ctx.out.json {
-            ctx.out.object(&named::with_ids(&self.json_page(ctx, client, self.id()).await?))?;
+            ctx.out.object(&self.json_page(ctx, client, self.id()).await?)?;
             return Ok(0);
         }
         output::print(ctx, client, self.id(), self.range(ctx, 1), self.form(ctx, None)).await?;
         Ok(0)
     }
 
-    /// The page of a process that is asked for, for programs.
-    async fn json_page(&self, ctx: &Context, client: &Client, id: &str) -> Result<LogPage, Failure> {
+    /// The page of a process that is asked for, for programs. Of its lines those that are searched for, if any are.
+    async fn json_page(&self, ctx: &Context, client: &Client, id: &str) -> Result<Value, Failure> {
         let mut page = self.wanted();
         if self.since.is_some() {
             page.from_byte = Some(Begin::find(client, id, self.range(ctx, 1)).await?.page_from());
         }
-        Ok(client.log(id, page).await?)
+        let mut page = client.log(id, page).await?;
+        if let Some(grep) = &self.grep {
+            let lines: Vec<&str> = page.output.lines().filter(|line| grep.is_match(&strip(line))).collect();
+            page.output = lines.join("\n");
+        }
+        Ok(named::with_ids(&page))
     }
 
     /// The kept bytes: of the lines or from the byte asked for, else all.
@@ -215,7 +213,7 @@ impl Log {
                 Ok((page.from_byte, Some(behind.from_byte)))
             }
             // A terminal gets all of it, too.
-            Range::All | Range::Screenful(_) | Range::Since(_) => Ok((0, None)),
+            Range::All | Range::Screenful(_) | Range::Since(..) => Ok((0, None)),
         }
     }
 

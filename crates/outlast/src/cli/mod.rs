@@ -443,9 +443,21 @@ fn seconds(text: &str) -> Result<std::time::Duration, String> {
 
 /// The same, but not zero.
 fn some_seconds(text: &str) -> Result<std::time::Duration, String> {
+    if text.trim_start().starts_with('-') && text.trim().parse::<f64>().is_ok() {
+        return Err("must be more than 0".into());
+    }
     match seconds(text)? {
         std::time::Duration::ZERO => Err("a time of 0 is not allowed: leave the flag out to have no limit".into()),
         time => Ok(time),
+    }
+}
+
+/// How many, where none makes no sense.
+fn some_lines(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("must be a whole number, such as 100".into()),
     }
 }
 

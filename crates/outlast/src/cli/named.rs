@@ -17,8 +17,8 @@ pub(crate) struct Named {
 impl Named {
     /// A failure that is about this process, for users. Programs get what the engine said.
     pub(crate) fn failed(&self, ctx: &Context, failure: impl Into<Failure>) -> Failure {
-        let failure = failure.into();
-        // Who typed an id knows which process it is.
+        let failure = failure.into().of_process(&self.id);
+        // A user who typed an id knows which process it is.
         let needs_subject = self.name.is_some() || failure.has_stopped();
         if ctx.out.json || !needs_subject { failure } else { failure.about(self) }
     }
@@ -140,10 +140,8 @@ impl Each {
 
     /// It was refused or failed. The others are done all the same.
     pub(crate) fn failed(&mut self, ctx: &Context, of: &Named, failure: impl Into<Failure>) {
-        let failure = failure.into();
-        let mut error = json!({"session_id": of.id});
-        super::run::merge(&mut error, failure.to_json());
-        self.json.push(with_ids(&error));
+        let failure = failure.into().of_process(&of.id);
+        self.json.push(failure.to_json());
         self.fail(failure.about(of).tell_unless(ctx.out.json));
     }
 

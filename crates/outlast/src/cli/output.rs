@@ -22,8 +22,8 @@ pub(crate) enum Range {
     FromLine(u64, Option<u64>),
     /// From a byte on, at most this number of lines.
     FromByte(u64, Option<u64>),
-    /// What came at this time or later.
-    Since(Time),
+    /// What came at this time or later, or the last lines of that.
+    Since(Time, Option<u64>),
 }
 
 impl Range {
@@ -39,8 +39,8 @@ impl Range {
     /// Whether lines were asked for by number.
     pub(crate) fn is_of_lines(self) -> bool {
         match self {
-            Self::Last(_) | Self::FromLine(..) | Self::FromByte(_, Some(_)) => true,
-            Self::All | Self::Screenful(_) | Self::FromByte(_, None) | Self::Since(_) => false,
+            Self::Last(_) | Self::FromLine(..) | Self::FromByte(_, Some(_)) | Self::Since(_, Some(_)) => true,
+            Self::All | Self::Screenful(_) | Self::FromByte(_, None) | Self::Since(_, None) => false,
         }
     }
 
@@ -49,7 +49,7 @@ impl Range {
         match self {
             Self::FromLine(_, limit) | Self::FromByte(_, limit) => limit,
             // More may come while they are read.
-            Self::All | Self::Last(_) | Self::Screenful(_) | Self::Since(_) => None,
+            Self::All | Self::Last(_) | Self::Screenful(_) | Self::Since(..) => None,
         }
     }
 }
@@ -79,7 +79,7 @@ impl Begin {
             Range::FromByte(byte, _) => (one(Page::from_byte(byte)).await?, None),
             Range::FromLine(line, _) => (one(Page::from_line(line)).await?, None),
             Range::All => (Self::head(client, id).await?, None),
-            Range::Since(time) => {
+            Range::Since(time, last) => {
                 let mut chunks = client.read(id, From::Since(time));
                 let first = match chunks.next().await? {
                     Some(Chunk::Bytes { at, .. }) => Some(at),
@@ -91,7 +91,8 @@ impl Begin {
                 };
                 // The line in which it begins is shown whole.
                 let within = one(Page::from_byte(first.unwrap_or(0))).await?;
-                (one(Page::from_line(within.first_line)).await?, None)
+                let first_of_last = last.and_then(|last| within.total_lines.checked_sub(last)).unwrap_or(0);
+                (one(Page::from_line(within.first_line.max(first_of_last))).await?, None)
             }
             Range::Last(lines) | Range::Screenful(lines) => {
                 let head = Self::head(client, id).await?;
@@ -119,7 +120,7 @@ impl Begin {
                 Range::FromLine(line, _) => line > page.total_lines,
                 Range::FromByte(byte, _) => byte > page.next_byte,
                 // What comes next may go on with the last line, which is then shown whole.
-                Range::Since(_) => nothing_since.is_some(),
+                Range::Since(..) => nothing_since.is_some(),
                 Range::All | Range::Last(_) | Range::Screenful(_) => false,
             },
             nothing_since,

@@ -43,12 +43,13 @@ impl Ready {
             First::End | First::Timeout(_) => None,
         };
         if let First::End = first {
-            return self.ended(ctx, client, &id, &shown).await;
+            return self.ended(ctx, client, info, &shown).await;
         }
         let code = if line.is_some() { 0 } else { TIMED_OUT };
         if ctx.out.json {
             let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
             super::run::merge(&mut answer, json!({"matched_line": line, "timed_out": code == TIMED_OUT}));
+            super::run::merge(&mut answer, super::run::of_start(info));
             ctx.out.object(&named::with_ids(&answer))?;
         } else if let Some(line) = line {
             ctx.out.line(&line)?;
@@ -63,13 +64,15 @@ impl Ready {
     }
 
     /// It ended first: its last output on standard error, and its own exit code.
-    async fn ended(&self, ctx: &Context, client: &Client, id: &str, shown: &str) -> Result<i32, Failure> {
+    async fn ended(&self, ctx: &Context, client: &Client, info: &ProcessInfo, shown: &str) -> Result<i32, Failure> {
+        let id = &info.session_id.to_string();
         // It is over, so that this answers at once. It settles the notice of the end as every wait does.
         let waited = client.wait(id, None).await?;
         if ctx.out.json {
             let mut answer = serde_json::to_value(client.poll(id).await?).unwrap_or_default();
             super::run::merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
             super::run::merge(&mut answer, json!({"matched_line": null, "timed_out": false}));
+            super::run::merge(&mut answer, super::run::of_start(info));
             ctx.out.object(&named::with_ids(&answer))?;
         } else {
             let output = waited.output.trim_end_matches('\n');

@@ -13,6 +13,7 @@ use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
 use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, Status};
+use outlast_text::{Redactor, secret_name};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -83,12 +84,17 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["wait", "follow"], allow_hyphen_values = true, value_parser = text_of_a_line)]
     until: Option<String>,
     /// Use this process id; if the request is repeated, the same process is returned
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = whole_id)]
     id: Option<ProcessId>,
     /// The command to run
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
+
+/// What shells exit with if there is no such program.
+const NOT_FOUND: i32 = 127;
+/// Shorter values of variables are not masked in the output, so that they can be waited for.
+const SHORTEST_SECRET: usize = 8;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum WhenStopped {
@@ -114,7 +120,11 @@ impl Run {
     async fn start(self, ctx: &Context) -> Result<i32, Failure> {
         let (follow, wait, quiet, id, bell) = (self.follow, self.wait, self.quiet, self.id, self.bell);
         let ready = self.until.clone().map(|text| Ready { text, at_most: self.timeout });
+        let misplaced = misplaced(&self.command);
         let spec = self.spec(ctx)?;
+        if let Some(ready) = &ready {
+            check_until(&ready.text, &spec, &Redactor::new(ctx.settings.redact))?;
+        }
         let is_labelled = !spec.labels.is_empty();
         let client = ctx.client().await?.with_owner(spec.owner.clone());
         // Before the start, which may be refused because of a setting that was changed since.
@@ -129,7 +139,7 @@ impl Run {
                 // Whoever waits sees the end here, and need not be told. Should it not be written, they are told once more.
                 let _told = client.mark_completion_consumed(&info.session_id.to_string()).await;
             }
-            return failed_start(ctx, &info);
+            return failed_start_with(ctx, &info, misplaced);
         }
         let bell = Bell::new(ctx, bell);
         if let (Some(bell), None, false, false) = (&bell, &ready, follow, wait) {
@@ -162,6 +172,10 @@ impl Run {
 
     fn spec(self, ctx: &Context) -> Result<Spec, Failure> {
         let command = command(self.command, self.env.reads_stdin())?;
+        if self.cwd.as_ref().is_some_and(|dir| dir.is_empty()) {
+            // As a script passes it whose variable is not set.
+            return Err(Failure::refused("the directory of --cwd is empty", "name a directory, or leave --cwd out to run it here"));
+        }
         let mut spec = Spec::of(command);
         spec.cwd = self.cwd.map(|dir| ctx.world.path(&dir).as_path().into());
         spec.env = self.env.read(&ctx.world)?;
@@ -184,11 +198,34 @@ impl Run {
     }
 }
 
+/// Refuses to wait for a text with a secret in it: the line is shown with the secret masked, and so is never found.
+fn check_until(text: &str, spec: &Spec, redactor: &Redactor) -> Result<(), Failure> {
+    let values = spec.env.iter().filter(|variable| secret_name(&variable.name.to_lossy()));
+    let is_given =
+        |value: &OsText| value.to_lossy().lines().map(str::trim).any(|line| line.len() >= SHORTEST_SECRET && text.contains(line));
+    let (has, hint) = if redactor.is_on() && values.map(|variable| &variable.value).any(is_given) {
+        (
+            "has a value in it that is given under a secret's name",
+            "wait for the text around it, or give the value under a name that is no secret's",
+        )
+    } else if redactor.command(text) != text {
+        ("has the form of a secret in it, such as a token's", "wait for the text around it")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::refused(format!("the text of --until {has}, and secrets are masked in the output"), hint))
+}
+
+/// An id for a process that is yet to be.
+fn whole_id(text: &str) -> Result<ProcessId, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a whole process id: give proc_ and 12 hexadecimal digits"))
+}
+
 /// What a line can contain.
 fn text_of_a_line(text: &str) -> Result<String, String> {
     match text {
-        "" => Err("every line contains an empty text: name one that only the line has".into()),
-        text if text.contains('\n') => Err("no line contains a line end: name a text of one line".into()),
+        "" => Err("the text is empty: give some that only the awaited line contains".into()),
+        text if text.contains('\n') => Err("a line contains no line break: give the text of one line".into()),
         text => Ok(text.to_owned()),
     }
 }
@@ -259,15 +296,39 @@ fn stands(info: &ProcessInfo) -> String {
     }
 }
 
+/// What to do about words that look like a shell line and flags of `run` behind it.
+fn misplaced(words: &[OsString]) -> Option<&'static str> {
+    let (program, rest) = words.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    let run = Run::augment_args(clap::Command::new("run"));
+    let is_flag = |word: &OsString| {
+        let name = word.to_str().and_then(|word| word.strip_prefix("--")).map(|flag| flag.split('=').next().unwrap_or(flag));
+        name.is_some_and(|name| run.get_arguments().any(|flag| flag.get_long() == Some(name)))
+    };
+    let is_meant = program.to_string_lossy().contains(char::is_whitespace) || rest.iter().any(is_flag);
+    is_meant.then_some("a shell line is one word, and flags of run go before it, such as: outlast run --name web 'make && ./serve'")
+}
+
 /// Tells that it never ran.
 pub(crate) fn failed_start(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure> {
+    failed_start_with(ctx, info, None)
+}
+
+/// The same, with what to do if the program was not found.
+fn failed_start_with(ctx: &Context, info: &ProcessInfo, if_not_found: Option<&str>) -> Result<i32, Failure> {
+    let hint = if_not_found.filter(|_| ending::exit_code(&info.fate) == NOT_FOUND);
     let error = format!("{} {}", shown(info.session_id, info.name.as_deref()), ending::sentence(&info.fate));
     if ctx.out.json {
         let mut answer = serde_json::to_value(info).unwrap_or_default();
-        merge(&mut answer, json!({"error": error, "code": "failed_start", "hint": "check the command, its directory and its permissions"}));
+        merge(
+            &mut answer,
+            json!({"error": error, "code": "failed_start", "hint": hint.unwrap_or("check the command, its directory and its permissions")}),
+        );
         ctx.out.object(&with_ids(&answer))?;
     } else {
         ctx.out.remark(&format!("outlast: {error}"));
+        if let Some(hint) = hint {
+            ctx.out.remark(&format!("  {hint}"));
+        }
     }
     Ok(ending::exit_code(&info.fate))
 }
@@ -283,6 +344,7 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: O
         // The start's own fields, such as the pid, and on top of them how it ended.
         let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
         merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
+        merge(&mut answer, of_start(info));
         ctx.out.object(&with_ids(&answer))?;
         return Ok(super::wait::code(&waited));
     }
@@ -299,6 +361,7 @@ pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo
     if ctx.out.json {
         let mut answer = serde_json::to_value(&now).unwrap_or_default();
         merge(&mut answer, stopped.fields());
+        merge(&mut answer, of_start(&info));
         ctx.out.object(&with_ids(&answer))?;
     }
     match stopped {
@@ -306,7 +369,12 @@ pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo
             if let Some(bell) = bell {
                 bell.tell_end(ctx, &Named { id: id.clone(), name: now.name.clone() }, &now.command, &now.fate).await;
             }
-            ctx.out.tip(&format!("{} {}", shown(&id, now.name.as_deref()), ending::sentence(&now.fate)));
+            let sentence = format!("{} {}", shown(&id, now.name.as_deref()), ending::sentence(&now.fate));
+            if ending::is_ours(&now.fate) {
+                ctx.out.remark(&sentence)
+            } else {
+                ctx.out.tip(&sentence)
+            }
             if let Some(note) = ending::left_note(now.session_id, &now.left) {
                 ctx.out.remark(&note);
             }
@@ -317,6 +385,14 @@ pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo
             Ok(0)
         }
         Stopped::Detached { .. } => Ok(0),
+    }
+}
+
+/// What only the start of a process says of it, for answers that come later.
+pub(crate) fn of_start(info: &ProcessInfo) -> Value {
+    match &info.not_passed_on[..] {
+        [] => json!({}),
+        names => json!({"not_passed_on": names}),
     }
 }
 

@@ -10,7 +10,9 @@ use std::time::Duration;
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, f64); 6] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0), ("w", 604_800.0)];
     let wrong = || format!("{text:?} is not a time: write seconds (90, 0.5) or a time with units (90s, 5m, 1h30m, 2d)");
-    let of_seconds = |s: f64| Duration::try_from_secs_f64(s).map_err(|_| format!("{text} is not a time from 0 on"));
+    let of_seconds = |s: f64| {
+        Duration::try_from_secs_f64(s).map_err(|_| (if s < 0.0 { "must be 0 or more" } else { "is longer than a time can be" }).to_owned())
+    };
     if let Ok(seconds) = text.trim().parse::<f64>() {
         return of_seconds(seconds);
     }

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Wait for a process, a pid or a time; the wait survives crashes
 ///
 /// Sets a barrier and waits until it opens. The barrier is on disk: if this call times out or is killed, the barrier stays, and its session gets a notice when
-/// it opens. A session has one barrier; a new one replaces it. Exits 0 once the barrier is open, 124 after --timeout.
+/// it opens. A session has one barrier that waits; a new one takes its place. Barriers that have opened stay in --list for a while. Exits 0 once the barrier is
+/// open, 124 after --timeout.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true)))]
 pub(crate) struct Until {
@@ -38,7 +39,7 @@ pub(crate) struct Until {
     /// Wait at most this long, such as 90s, 5m or 1h30m; the barrier stays
     #[arg(long, value_name = "DURATION", value_parser = some_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
-    /// List the barriers of the session
+    /// List the barriers of the session, also those that have opened
     #[arg(long, group = "what", conflicts_with_all = ["no_wait", "timeout"])]
     list: bool,
     /// Remove the barriers of the session that are not open; exits 1 if there is none
@@ -54,7 +55,10 @@ impl Until {
         let client = ctx.client().await?.with_owner(owner);
         if self.list || self.clear {
             let all = if self.clear { client.clear_barriers().await? } else { client.barriers().await? };
-            list(ctx, &all)?;
+            // A person is shown what was removed.
+            let shown =
+                all.iter().filter(|barrier| !self.clear || ctx.out.json || barrier.status == "cleared").cloned().collect::<Vec<_>>();
+            list(ctx, &shown, self.clear)?;
             let none = self.clear && !all.iter().any(|barrier| barrier.status == "cleared");
             if none {
                 ctx.out.remark("there is no barrier to remove");
@@ -97,12 +101,12 @@ impl Until {
     }
 }
 
-fn list(ctx: &Context, all: &[Barrier]) -> Result<(), Failure> {
+fn list(ctx: &Context, all: &[Barrier], is_clear: bool) -> Result<(), Failure> {
     if ctx.out.json {
         ctx.out.object(&json!({"barriers": all}))?;
         return Ok(());
     }
-    if all.is_empty() {
+    if all.is_empty() && !is_clear {
         ctx.out.tip("no barriers");
     }
     all.iter().try_for_each(|barrier| ctx.out.line(&format!("{}  {}", barrier.barrier, told(ctx, barrier))))?;

@@ -99,7 +99,12 @@ pub(crate) async fn tell(ctx: &Context, client: &Client, of: &Named, waited: &Wa
     }
     match waited.status.as_str() {
         "exited" => {
-            ctx.out.tip(&format!("{of} {}", ending::sentence(&waited.fate)));
+            let sentence = format!("{of} {}", ending::sentence(&waited.fate));
+            if ending::is_ours(&waited.fate) {
+                ctx.out.remark(&sentence)
+            } else {
+                ctx.out.tip(&sentence)
+            }
             if let Some(note) = ending::left_note(id, &waited.left) {
                 ctx.out.remark(&note);
             }

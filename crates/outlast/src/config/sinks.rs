@@ -111,12 +111,19 @@ pub(super) fn read(table: &toml::Table, names: &FileNames<'_>, env: &[(OsString,
                     sinks.calls.push(call);
                     sinks.pushes.push(push);
                 }
-                Ok((_, push)) => warnings.push(format!("there are two sinks of the name {:?}: the second is left out", push.name)),
-                Err(why) => warnings.push(format!("the {} of [[{section}]] in {} is left out: {why}", nth(n), file.display())),
+                Ok((_, push)) => warnings.push(format!("two hooks or webhooks are called {:?}: the second is ignored", push.name)),
+                Err(why) => {
+                    warnings.push(format!("the {} [[{section}]] table in {} is ignored: {}", nth(n), file.display(), in_words(&why)))
+                }
             }
         }
     }
     sinks
+}
+
+/// Why a table is ignored, in words for the user who wrote it.
+fn in_words(why: &str) -> String {
+    why.strip_prefix("missing field ").map_or_else(|| why.to_owned(), |field| format!("it has no {field}"))
 }
 
 fn nth(n: usize) -> String {

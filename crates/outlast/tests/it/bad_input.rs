@@ -334,5 +334,5 @@ fn a_mistyped_verb_and_missing_ids_are_answered_with_what_can_be_typed() {
         assert!(hint.as_str().unwrap().contains("--label"), "{verb}: {hint}");
     }
     let said = p.call(["log", "web", "-n", "2x"]);
-    assert!(said.err.contains("invalid value '2x'") && said.err.contains("give a number of lines, such as 100"), "{said:?}");
+    assert!(said.err.contains("invalid value '2x'") && said.err.contains("must be a whole number, such as 100"), "{said:?}");
 }

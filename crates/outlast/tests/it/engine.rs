@@ -125,6 +125,41 @@ fn why_an_engine_cannot_start_is_said_once() {
 }
 
 #[test]
+fn a_restart_with_a_configuration_that_cannot_be_read_ends_nothing() {
+    let p = product();
+    let first = p.json(["engine", "status"])["pid"].clone();
+    p.configure("[limits]\nmax_running = 1\n[[hook]]\nname = \"bad\n");
+    for args in [&["engine", "restart"][..], &["engine", "restart", "--json"]] {
+        let refused = p.call(args);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        let said = refused.text() + &refused.err;
+        assert!(said.contains("config.toml: ") && said.contains("line 4") && said.contains("correct the file and restart again"), "{said}");
+    }
+    p.configure("[limits]\nmax_running = 1\n");
+    assert_eq!(p.json(["engine", "status"])["pid"], first, "it runs on");
+    assert_eq!(p.json(["engine", "restart"])["status"], "restarted");
+}
+
+#[test]
+fn hooks_and_webhooks_are_shown_without_secrets() {
+    let p = product();
+    std::fs::write(p.work().join("secret"), "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
+    let secret = p.work().join("secret");
+    p.configure(&format!(
+        "[[hook]]\nname = 'note'\ncommand = 'API_TOKEN=hunter2hunter2 notify --now'\n[[hook]]\nname = 'bad'\n\
+         [[webhook]]\nname = 'ops'\nurl = 'https://hooks.example.com/services/T1/very-secret?a=b'\nsecret_file = {secret:?}\n"
+    ));
+    let shown = p.call(["config", "show"]).good();
+    let text = shown.text();
+    assert!(text.contains("[[hook]] note = API_TOKEN=*** notify --now\n"), "{text}");
+    assert!(text.contains("[[webhook]] ops = https://hooks.example.com/***\n") && !text.contains("very-secret"), "{text}");
+    assert!(!text.contains("bad") && shown.err.contains("the second [[hook]] table in "), "{shown:?}");
+    assert!(shown.err.contains(" is ignored: it has no `command`"), "{shown:?}");
+    let sinks = p.json(["config", "show"])["sinks"].clone();
+    assert_eq!(sinks[1], json!({"kind": "webhook", "name": "ops", "calls": "https://hooks.example.com/***"}), "{sinks}");
+}
+
+#[test]
 fn a_changed_configuration_is_named_until_the_engine_was_restarted() {
     let p = product();
     let id = p.run_with(&["--on-stop", "kill"], "exec sleep 1000");

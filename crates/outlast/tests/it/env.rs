@@ -185,7 +185,10 @@ fn a_variable_that_is_not_passed_on_is_named_to_a_user_at_a_terminal() {
     // In a pipe nothing is said; with --json it is a field.
     let piped = p.call(["run", "--", "true"]).good();
     assert_eq!(piped.err, "");
-    assert_eq!(p.json(["run", "--", "true"])["not_passed_on"], json!(["GITHUB_TOKEN", "OPENAI_API_KEY"]));
+    for flags in [&[][..], &["--wait"], &["--follow"], &["--until", "said"], &["--until", "not said"]] {
+        let answer = p.call(["run", "--json"].iter().chain(flags).chain(&["--", "echo said"])).json();
+        assert_eq!(answer["not_passed_on"], json!(["GITHUB_TOKEN", "OPENAI_API_KEY"]), "{flags:?}: {answer}");
+    }
 }
 
 #[test]
@@ -334,8 +337,42 @@ fn a_given_value_is_masked_in_a_name_and_refused_in_a_pattern() {
     assert_eq!(p.json(["poll", &id])["name"], "n-***");
     let refused = p.call(["run", "--env", &given, "--watch", VALUE, "--", "true"]);
     assert!(refused.err.contains("watch pattern 1 has a value in it") && !refused.err.contains(VALUE), "{}", refused.err);
+    let refused = p.call(["run", "--env", &given, "--until", VALUE, "--", "true"]);
+    assert_eq!(refused.code, Some(125));
+    assert!(refused.err.contains("the text of --until has a value in it") && !refused.err.contains(VALUE), "{}", refused.err);
     p.call(["engine", "stop"]).good();
     assert_eq!(holders(&p.home().root, VALUE), [""; 0].map(std::path::PathBuf::from));
+}
+
+#[test]
+fn a_pattern_with_the_form_of_a_secret_is_refused_and_not_kept() {
+    let token = ["gh", "p_", &"a1B2c3D4".repeat(5)].concat();
+    let p = product();
+    for flag in ["--watch", "--until"] {
+        let refused = p.call(["run", flag, &token, "--", "true"]);
+        assert_eq!(refused.code, Some(125));
+        assert!(refused.err.contains("has the form of a secret in it") && !refused.err.contains(&token), "{}", refused.err);
+    }
+    assert_eq!(p.json(["list", "--all"])["processes"], json!([]), "nothing was started");
+    p.call(["engine", "stop"]).good();
+    assert_eq!(holders(&p.home().root, &token), [""; 0].map(std::path::PathBuf::from));
+}
+
+#[test]
+fn a_token_that_is_joined_to_a_name_is_neither_shown_nor_kept() {
+    let token = ["gh", "p_", &"a1B2c3D4".repeat(5)].concat();
+    let p = product();
+    let joined = format!("job-{token}");
+    let label = format!("app={joined}");
+    let id = p.run_with(&["--name", &joined, "--label", &label], &format!("echo {joined}"));
+    p.wait(&id);
+    let shown = p.json(["poll", &id]);
+    assert_eq!((&shown["name"], &shown["output_preview"]), (&json!("job-ghp_a1...c3D4"), &json!("job-ghp_a1...c3D4\n")), "{shown}");
+    assert_eq!((&shown["labels"]["app"], &shown["command"]), (&json!("job-ghp_a1...c3D4"), &json!("echo job-ghp_a1...c3D4")), "{shown}");
+    p.call(["engine", "stop"]).good();
+    // The output is kept as it is.
+    let kept = holders(&p.home().root, &token);
+    assert!(kept.iter().all(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log"))), "{kept:?}");
 }
 
 #[test]

@@ -369,7 +369,7 @@ fn freeze(pid: u32) {
 }
 
 /// Kills both keepers at the same instant, as far as the command can tell.
-fn kill_both_keepers(p: &Product, id: &str) -> u32 {
+pub(crate) fn kill_both_keepers(p: &Product, id: &str) -> u32 {
     let meta = p.meta(id);
     for pid in [meta.holder, meta.pump] {
         freeze(pid);

@@ -1,5 +1,6 @@
 //! What a command leaves running is shown, named and stopped by a kill of the command, and by nothing else.
 
+use crate::kill::kill_both_keepers;
 use crate::support::*;
 use outlast_testkit::machine;
 use std::process::{Child, Stdio};
@@ -41,6 +42,7 @@ fn assert_stopped(answer: &Answer, left: u32) {
     assert_eq!((said["status"].as_str(), said["code"].as_str()), (Some("already_exited"), Some("already_exited")), "{said}");
     assert_eq!((said["exit_code"].as_i64(), answer.code), (Some(3), Some(1)), "{said}");
     assert_eq!(said["left_killed"], json!([{"pid": left, "command": "sleep 1000"}]), "{said}");
+    assert!(said["id"].is_string() && said["id"] == said["session_id"], "{said}");
     assert!(is_gone(left), "{left}");
 }
 
@@ -93,6 +95,37 @@ fn a_process_that_has_left_something_running_is_neither_removed_nor_cleaned_away
         assert!(!is_gone(left), "nothing is killed unasked");
         assert_stopped(&p.call(["kill", "--json", &id]), left);
         assert_eq!(p.json(["clean"])["removed"], 1);
+    }
+}
+
+#[test]
+fn what_a_lost_process_left_running_is_shown_and_keeps_its_record_until_it_is_stopped() {
+    for p in with_and_without_a_leaf() {
+        let line = "sleep 1000 >/dev/null 2>&1 & echo $! > made; mv made left; while :; do sleep 0.01; done";
+        let id = p.run(line);
+        let left = eventually("a pid", || std::fs::read_to_string(p.work().join("left")).ok()).trim().parse::<u32>().unwrap();
+        kill_and_wait(kill_both_keepers(&p, &id)).unwrap();
+        let polled = eventually("the loss", || Some(p.json(["poll", &id])).filter(|v| v["phase"] == "lost"));
+        let is_shown = |shown: &Value| shown["left"] == json!([{"pid": left, "command": "sleep 1000"}]) && shown["left_running"] == 1;
+        // The shell may have had a sleep of its own under way.
+        let polled = if is_shown(&polled) { polled } else { eventually("one left", || Some(p.json(["poll", &id])).filter(is_shown)) };
+        assert!(is_shown(&polled), "{polled}");
+        let listed = p.json(["list"])["processes"][0].clone();
+        assert!(is_shown(&listed) && listed["id"] == *id, "{listed}");
+        let text = p.call(["list"]).text();
+        assert!(text.contains("lost, 1 still running") && text.contains(&format!("  {left}  ")), "{text}");
+        let text = p.call(["poll", &id]).text();
+        assert!(text.contains("unknown, 1 still running\n") && text.contains(&format!("left running  {left} sleep 1000\n")), "{text}");
+        let refused = p.json(["rm", &id]);
+        assert_eq!(refused["error"], json!(format!("what it started is still running: {left} sleep 1000")), "{refused}");
+        assert_eq!(p.json(["clean", "--dry-run"])["count"], 0);
+        assert_eq!(p.json(["clean"]), json!({"removed": 0, "freed_bytes": 0, "kept": 1}));
+        assert!(!is_gone(left), "nothing is killed unasked");
+        let killed = p.json(["kill", &id]);
+        assert_eq!(killed["left_killed"], json!([{"pid": left, "command": "sleep 1000"}]), "{killed}");
+        assert!(is_gone(left));
+        assert_eq!(p.json(["list"])["processes"], json!([]), "nothing runs");
+        p.call(["rm", &id]).good();
     }
 }
 

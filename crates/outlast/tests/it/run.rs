@@ -405,3 +405,36 @@ fn a_process_whose_caller_is_killed_goes_on() {
         p.call(["rm", id]).good();
     }
 }
+
+#[test]
+fn flags_behind_the_command_are_explained_if_the_program_is_not_found() {
+    let p = product();
+    for words in [&["echo hi", "--name", "late"][..], &["no-such-program", "--notify"], &["no-such-program", "--label=a=b"]] {
+        let failed = p.call(["run"].iter().chain(words));
+        assert!(failed.code == Some(127) && failed.err.contains("flags of run go before it"), "{failed:?}");
+        let hint = p.call(["run", "--json"].iter().chain(words)).json()["hint"].to_string();
+        assert!(hint.contains("flags of run go before it"), "{hint}");
+    }
+    let failed = p.call(["run", "no-such-program", "-x"]);
+    assert!(failed.code == Some(127) && !failed.err.contains("flags of run"), "{failed:?}");
+}
+
+#[test]
+fn an_empty_directory_and_the_part_of_an_id_are_refused() {
+    let p = product();
+    let refused = p.call(["run", "--cwd", "", "--", "true"]);
+    assert!(refused.code == Some(125) && refused.err.contains("the directory of --cwd is empty"), "{refused:?}");
+    for id in ["1234", "proc_1234", "myjob"] {
+        let refused = p.call(["run", "--id", id, "--", "true"]);
+        assert!(refused.code == Some(125) && refused.err.contains("is not a whole process id: give proc_ and 12 hex"), "{refused:?}");
+    }
+    for (args, want) in [
+        (&["run", "--timeout", "-1", "--", "true"][..], "must be more than 0"),
+        (&["kill", "--grace", "-1", "x"], "must be 0 or more"),
+        (&["log", "-n", "0", "x"], "must be at least 1"),
+        (&["log", "--limit", "0", "x"], "must be at least 1"),
+    ] {
+        let refused = p.call(args);
+        assert!(refused.err.lines().next().is_some_and(|line| line.ends_with(want)), "{args:?}: {refused:?}");
+    }
+}

@@ -175,3 +175,15 @@ fn a_clock_time_is_that_of_the_users_zone() {
     let wrong = p.call(["until", "--at", "25:00"]);
     assert!(wrong.code == Some(2) && wrong.err.contains("is not a time such as 14:30"), "{}", wrong.err);
 }
+
+#[test]
+fn a_clear_shows_what_it_removed() {
+    let p = product();
+    p.call(["until", "--for", "0.01"]).good();
+    p.call(["until", "--for", "1h", "--no-wait"]).good();
+    let cleared = p.call(["until", "--clear"]).good().text();
+    assert!(cleared.lines().count() == 1 && cleared.contains("cleared: Waiting for "), "{cleared}");
+    let again = p.call(["until", "--clear"]);
+    assert_eq!((again.code, again.text().as_str(), again.err.as_str()), (Some(1), "", "there is no barrier to remove\n"));
+    assert_eq!(p.json(["until", "--list"])["barriers"].as_array().map(Vec::len), Some(1), "one that has opened");
+}

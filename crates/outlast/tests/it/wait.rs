@@ -144,3 +144,20 @@ fn a_wait_for_what_is_over_returns_at_once_as_often_as_asked() {
         assert_eq!((&ended["exit_code"], &ended["output"], &ended["session_id"]), (&json!(5), &json!("out\n"), &json!(id)), "{ended}");
     }
 }
+
+#[test]
+fn an_exit_code_of_ours_is_explained_also_in_a_pipe() {
+    let p = product();
+    let id = p.run_with(&["--timeout", "0.05"], "exec sleep 1000");
+    let waited = p.call(["wait", &id]);
+    assert_eq!((waited.code, waited.err.as_str()), (Some(124), format!("{id} was stopped at its time limit (SIGTERM)\n").as_str()));
+    let id = p.run("exec sleep 1000");
+    kill_and_wait(crate::kill::kill_both_keepers(&p, &id)).unwrap();
+    let waited = p.call(["wait", &id]);
+    assert_eq!(
+        (waited.code, waited.err.as_str()),
+        (Some(125), format!("{id} is lost: it ended, and its exit status is unknown\n").as_str())
+    );
+    // A code of the command's own says enough.
+    assert_eq!(p.call(["wait", &p.run("exit 3")]).err, "");
+}

@@ -44,15 +44,36 @@ fn every_family_is_masked_at_word_boundaries() {
             assert_eq!(source(&text), format!("{before}{masked}{after}"), "{text}");
         }
         let inside = format!("x{token}");
-        let of_another = FAMILIES.iter().any(|other| inside.starts_with(other.prefix));
+        let is_joined = |prefix: &str| ["-", "_"].iter().any(|joint| inside.contains(&format!("{joint}{prefix}")));
+        let of_another = FAMILIES.iter().any(|other| inside.starts_with(other.prefix) || is_joined(other.prefix));
         assert!(of_another || source(&inside) == inside, "{inside}");
     }
     assert!(FAMILIES.len() >= 100);
 }
 
 #[test]
+fn a_token_that_is_joined_to_another_word_is_masked() {
+    let token = github_token();
+    let model = ["sk", "-proc9aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456789abcdef"].concat();
+    for token in [token, model] {
+        let masked = mask(&token);
+        for before in ["job-", "job_", "a-b_", "x.y-", "-", "_"] {
+            assert_eq!(source(&format!("say {before}{token} now")), format!("say {before}{masked} now"));
+        }
+        // A letter before it may be part of any word.
+        let inside = format!("job{token}");
+        assert_eq!(source(&inside), inside);
+    }
+}
+
+#[test]
 fn what_only_begins_like_a_token_stays() {
     let texts = [
+        "npm-cache-key-d41d8cd98f00b204e9800998ecf8427e0123456789",
+        "my_secret_da39a3ee5e6b4b0d3255bfef95601890afd80709",
+        "build-sk-learn-with-many-words-in-it-2026",
+        "test_sk_buff_alloc_with_headroom_64_bytes",
+        "cortex-m0-plus-board-support-package-1",
         "task-runner and disk-cleanup-utility",
         "the sk-learn package",
         "hf_short",
@@ -258,6 +279,8 @@ fn plain_text_is_borrowed() {
 fn repeated_beginnings_take_linear_time() {
     let beginnings = [
         "sk-",
+        "-sk-a1",
+        "_glc_",
         "://",
         "sl.",
         "glc_/",

@@ -111,10 +111,15 @@ impl Family {
     /// The token that begins at `start`, where the prefix may stand in another case.
     pub(crate) fn token_at(&self, text: &str, start: usize) -> Option<Range<usize>> {
         let bytes = text.as_bytes();
-        if !begins_word(bytes, start) || !text[start..].starts_with(self.prefix) {
+        if !text[start..].starts_with(self.prefix) {
             return None;
         }
         let rest = &bytes[start + self.prefix.len()..];
+        let is_joined = start > 0 && matches!(bytes[start - 1], b'-' | b'_');
+        let may_begin = begins_word(bytes, start) || (is_joined && looks_drawn(rest, self.body));
+        if !may_begin {
+            return None;
+        }
         let own = rest.iter().take_while(|&&byte| self.body.has(byte));
         let (mut length, mut has_digit) = (0, false);
         for byte in own {
@@ -130,6 +135,33 @@ impl Family {
         let token = text[start..end].trim_end_matches('.');
         Some(start..start + token.len())
     }
+}
+
+/// How far into a token that is joined to another word is looked, so that many beginnings in one word take linear time.
+const JOINED_REACH: usize = 256;
+/// How many letters and digits in a row such a token has at least.
+const JOINED_RUN: usize = 16;
+
+/// Whether what follows a prefix inside of a longer word was drawn at random: many letters and digits in a row, a digit among them, and letters that no
+/// hexadecimal number has: beyond f, or of both cases. Words with hyphens and the sums in `cache-key-d41d8c…` are not like that.
+fn looks_drawn(rest: &[u8], body: Body) -> bool {
+    let own = rest.iter().take(JOINED_REACH).take_while(|&&byte| body.has(byte));
+    let (mut length, mut digit, mut beyond, mut lower, mut upper) = (0, false, false, false, false);
+    for byte in own {
+        if byte.is_ascii_alphanumeric() {
+            length += 1;
+            digit |= byte.is_ascii_digit();
+            beyond |= byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit();
+            lower |= byte.is_ascii_lowercase();
+            upper |= byte.is_ascii_uppercase();
+        } else {
+            (length, digit, beyond, lower, upper) = (0, false, false, false, false);
+        }
+        if length >= JOINED_RUN && digit && (beyond || (lower && upper)) {
+            return true;
+        }
+    }
+    false
 }
 
 impl Body {

@@ -78,7 +78,7 @@ fn promises(degraded: &[String], group: &Group<'_>) -> Vec<Check> {
 /// The cgroups of the engine and of commands. `why`: the engine's sentence on why it has none.
 fn cgroup(why: Option<&str>, group: &Group<'_>) -> Check {
     const NAME: &str = "cgroup";
-    let stopped = group.stopped.map(|n| format!(" (the trial saw that end all {n})")).unwrap_or_default();
+    let stopped = group.stopped.map(|n| format!(" (in the trial it ended all {n})")).unwrap_or_default();
     let tree = format!(
         "a stop finds the tree process by process{stopped}; once a keeper was killed, it can miss a detached child that cleared its environment"
     );
@@ -178,8 +178,7 @@ mod tests {
     use super::super::tests::{MACHINE, docker, shown};
     use super::*;
 
-    const STARTERS: &str =
-        "the starter's cgroup could not be left (/sys/fs/cgroup: Read-only file system): what stops the starter may stop processes too";
+    const STARTERS: &str = "the engine could not leave its starter's cgroup (/sys/fs/cgroup: Read-only file system): what stops the starter may stop processes too";
 
     fn said() -> [String; 4] {
         [

@@ -26,14 +26,14 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
     }
     match install::installed(ctx) {
         Some(unit) => {
-            let what = format!("{} starts an engine, which reports what a restart of the machine ended", unit.display());
+            let what = format!("{} starts an engine at boot, which reports the processes that a reboot ended", unit.display());
             all.push(Check::ok("reboot", what));
         }
         // A container is not started with the machine, or its runtime starts it.
         None if facts.place.container.is_some() => {}
         None => all.push(Check::ok(
             "reboot",
-            "what a restart of the machine ended is reported with the next command; after `outlast engine install`, without one",
+            "processes that a reboot ended are reported by the next command; with `outlast engine install`, right after the reboot",
         )),
     }
     all

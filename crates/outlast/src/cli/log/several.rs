@@ -99,7 +99,7 @@ async fn show(log: &Log, ctx: &Context, client: &Client, polled: &[ProcessInfo])
         for process in polled {
             pages.push(log.json_page(ctx, client, &process.session_id.to_string()).await?);
         }
-        ctx.out.object(&named::with_ids(&json!({"logs": pages})))?;
+        ctx.out.object(&named::with_ids(&json!({"processes": pages})))?;
         return Ok(0);
     }
     for (n, (process, label)) in polled.iter().zip(labels(polled)).enumerate() {

@@ -125,5 +125,5 @@ fn what_there_is_of_several_is_shown_with_names_and_in_json_as_pages() {
     assert_eq!(p.call(["log", &ids[0], &ids[1]]).good().text(), "a  | one\na  | two\nbb | one\nbb | two\n");
     assert_eq!(p.call(["log", "--prefix", "--limit", "1", &ids[1]]).good().text(), "bb | two\n");
     let pages = p.json(["log", &ids[0], &ids[1]]);
-    assert_eq!((&pages["logs"][0]["output"], &pages["logs"][1]["session_id"]), (&json!("one\ntwo"), &json!(ids[1])), "{pages}");
+    assert_eq!((&pages["processes"][0]["output"], &pages["processes"][1]["session_id"]), (&json!("one\ntwo"), &json!(ids[1])), "{pages}");
 }

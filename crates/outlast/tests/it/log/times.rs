@@ -94,7 +94,7 @@ fn a_time_counts_for_each_of_several_processes_in_json() {
     let started: Time = p.json(["poll", &ids[1]])["started_at"].as_str().unwrap().parse().unwrap();
     let since = Time::from_micros(started.micros() + 1_500_000).to_string();
     let logs = p.json(["log", "a", "b", "--since", &since]);
-    let shown: Vec<&str> = logs["logs"].as_array().unwrap().iter().map(|log| log["output"].as_str().unwrap()).collect();
+    let shown: Vec<&str> = logs["processes"].as_array().unwrap().iter().map(|log| log["output"].as_str().unwrap()).collect();
     assert_eq!(shown, ["late", "late"], "{logs}");
 }
 
@@ -145,4 +145,15 @@ fn the_output_of_a_keeper_of_an_earlier_version_has_no_times_and_the_user_is_tol
         assert!(said.contains("leave out the time, or name lines or bytes"), "{args:?}: {said}");
     }
     assert_eq!(p.call(["log", &id]).good().text(), "one\ntwo\n");
+}
+
+#[test]
+fn the_last_lines_since_a_time_and_those_that_match_can_be_asked_for() {
+    let p = product();
+    let id = p.run("seq 1 30");
+    p.wait(&id);
+    assert_eq!(p.call(["log", &id, "--since", "1h", "-n", "2"]).good().text(), "29\n30\n");
+    assert_eq!(p.call(["log", &id, "--since", "1h", "-n", "12", "--grep", "2"]).good().text(), "20\n21\n22\n23\n24\n25\n26\n27\n28\n29\n");
+    let page = p.json(["log", &id, "--grep", "^1", "-n", "25"]);
+    assert_eq!((&page["output"], &page["id"]), (&json!("10\n11\n12\n13\n14\n15\n16\n17\n18\n19"), &json!(id)), "{page}");
 }
