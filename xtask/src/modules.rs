@@ -15,8 +15,6 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str])] = &[
     ("client", "", &["client", "follow", "process", "relay"]),
     ("client", "", &["dial", "start"]),
     ("core", "", &["phase", "record"]),
-    ("engine", "notices::table", &["claim", "settle"]),
-    ("engine", "notices::table", &["delivery", "wake"]),
     ("gateway", "", &["coordinator", "notices", "shutdown", "startup"]),
     ("gateway", "coordinator", &["agent", "ask", "batch", "ended", "follow", "guard", "read"]),
     ("gateway", "rules", &["conversation", "note", "queue", "text", "turn"]),
