@@ -16,7 +16,7 @@ const SETS: [(&str, &[&str]); 5] = [
 ];
 
 /// How many crates a client without features is made of, itself and two others of ours included.
-const LEAST: usize = 27;
+const LEAST: usize = 28;
 
 /// What is wrong.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {

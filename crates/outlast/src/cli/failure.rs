@@ -1,9 +1,9 @@
 //! Why a command could not be done, for people and for programs.
 
 use super::ending::named;
-use super::named::Named;
 use outlast_client::{ClientError, StoppedLeft, code};
 use serde_json::{Value, json};
+use std::fmt::Display;
 
 /// The exit code of an error of ours where it must not be taken for the command's own.
 pub(crate) const OURS: i32 = 125;
@@ -131,7 +131,7 @@ impl Failure {
     }
 
     /// The same for people, about this process. A kill of one that was over has stopped what that left running, which is what was wanted.
-    pub(crate) fn about(self, of: &Named) -> Self {
+    pub(crate) fn about(self, of: &impl Display) -> Self {
         if self.has_stopped() {
             let error = format!("stopped what {of} had left running: {}", named(&self.of.stopped_left.left_killed));
             return Self { error, hint: String::new(), done: true, ..self };
