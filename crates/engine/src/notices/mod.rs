@@ -26,8 +26,8 @@ use rusqlite::Connection;
 /// The agent of a conversation runs in a session of its own, which is this and the conversation's.
 const AGENT_SESSION_PREFIX: &str = "outlast:agent:";
 
-/// Somebody speaks for a conversation, whose newest life is theirs unless it was seen before. A life is seen when its agent is started: what the agent leaves
-/// behind may speak for the first time when the next life has begun, and must not pass for a newer one.
+/// Records the generation of the session that a request is for. A generation that was not seen before becomes the newest. The gateway records one when it starts
+/// its agent: a process that an earlier agent left may send its first request later, and must not count as newer.
 pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
     match (&by.session, &by.generation) {
         (Some(session), Some(generation)) => {
