@@ -1,6 +1,7 @@
 //! The section `[gateway]`.
 
-use super::{FileNames, Reader, seconds};
+use super::FileNames;
+use super::reader::{SettingReader, seconds};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,17 +21,17 @@ pub(crate) struct GatewayTable {
     pub(crate) is_log_detailed: bool,
     pub(crate) limits: LimitTable,
     pub(crate) agents: BTreeMap<String, AgentTable>,
-    /// What makes the section unusable: an agent that cannot be what was meant.
+    /// Errors in the tables of agents. With one of them the gateway does not start.
     pub(crate) faults: Vec<String>,
 }
 
-/// When a conversation is reset. How old a process may be that keeps it is read with the engine's settings.
+/// When a conversation is reset. A running process prevents that up to an age, which is one of the engine's settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ResetTable {
     /// none, idle, daily or both.
     pub(crate) mode: String,
     pub(crate) idle: Duration,
-    /// Local, 0 to 23.
+    /// The hour of a daily reset in local time, 0 to 23.
     pub(crate) at_hour: u8,
     pub(crate) should_notify: bool,
 }
@@ -62,9 +63,9 @@ pub(crate) enum Permission {
 
 /// How long turns may take to finish when a gateway is stopped.
 const DRAIN_TIMEOUT_SECONDS: f64 = 60.0;
-/// After so long without work a gateway exits.
+/// How long a gateway without work waits before it exits.
 const IDLE_EXIT_SECONDS: f64 = 600.0;
-/// How long an interrupted turn is resumed without a person.
+/// How long after its interruption a turn is resumed without a request of the user.
 const RESUME_WINDOW_SECONDS: f64 = 3600.0;
 /// How long an agent may say nothing in a turn.
 const SILENCE_SECONDS: f64 = 1800.0;
@@ -72,14 +73,14 @@ const SILENCE_SECONDS: f64 = 1800.0;
 const AGENT_START_SECONDS: f64 = 180.0;
 /// How long a question about a permission waits if no person is present.
 const PERMISSION_SECONDS: f64 = 60.0;
-/// A longer limit is as good as none, and what is far beyond it is no time that a clock could reach.
+/// Longer limits are cut to this, because a time too far ahead does not fit a clock.
 const LONGEST_LIMIT_SECONDS: f64 = 365.0 * 86_400.0;
-/// How long a conversation may be idle, where idle ones are reset.
+/// How long a conversation may be idle, if idle ones are reset.
 const IDLE_RESET_MINUTES: u64 = 1440;
 /// The hour of a daily reset: few people talk to an agent at four.
 const RESET_HOUR: u64 = 4;
 
-pub(super) fn read(r: &mut Reader<'_>, names: &FileNames<'_>) -> GatewayTable {
+pub(super) fn read(r: &mut SettingReader<'_>, names: &FileNames<'_>) -> GatewayTable {
     let drain = r.number("gateway.drain_timeout_seconds", &["OUTLAST_GATEWAY_DRAIN_TIMEOUT_SECONDS"], DRAIN_TIMEOUT_SECONDS);
     let idle = r.number("gateway.idle_exit_seconds", &["OUTLAST_GATEWAY_IDLE_EXIT_SECONDS"], IDLE_EXIT_SECONDS);
     let window = r.number("gateway.resume_window_seconds", &[], RESUME_WINDOW_SECONDS);
@@ -114,13 +115,13 @@ pub(super) fn read(r: &mut Reader<'_>, names: &FileNames<'_>) -> GatewayTable {
     }
 }
 
-/// A limit that no agent could keep would fail each turn, so none of it is the usual one.
-fn limit(r: &mut Reader<'_>, key: &'static str, usual: f64) -> Duration {
+/// A time limit. 0 would fail every turn, so it means the default.
+fn limit(r: &mut SettingReader<'_>, key: &'static str, usual: f64) -> Duration {
     let given = r.number(key, &[], usual);
     seconds(if given > 0.0 { given.min(LONGEST_LIMIT_SECONDS) } else { usual })
 }
 
-fn agents(r: &Reader<'_>, names: &FileNames<'_>) -> (BTreeMap<String, AgentTable>, Vec<String>) {
+fn agents(r: &SettingReader<'_>, names: &FileNames<'_>) -> (BTreeMap<String, AgentTable>, Vec<String>) {
     let file = names.file;
     let (mut agents, mut faults) = (BTreeMap::new(), Vec::new());
     let Some(tables) = r.table.get("gateway").and_then(|section| section.get("agents")) else { return (agents, faults) };

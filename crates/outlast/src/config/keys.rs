@@ -1,4 +1,4 @@
-//! Which keys there are, and which of them an engine reads.
+//! The keys of the configuration, and which of them an engine reads.
 
 use super::{Origin, Settings};
 use outlast_client::Setting;
@@ -57,7 +57,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
 }
 
 impl Settings {
-    /// What an engine that is started now would use. Of tables there is a digest, as addresses may have secrets in them.
+    /// The settings that an engine would use if it were started now. Tables are given as a digest, because addresses may have secrets in them.
     pub(crate) fn of_engine(&self) -> BTreeMap<String, Setting> {
         let values = self.shown.iter().filter(|v| ENGINE_KEYS.contains(&v.key));
         let mut all: BTreeMap<String, Setting> =
@@ -70,8 +70,8 @@ impl Settings {
         all
     }
 
-    /// The keys for which an engine uses another value than an engine that is started now would. A value from the environment of either is no
-    /// difference: environments of callers differ all the time.
+    /// The keys for which this engine uses another value than one that is started now. A value that comes from an environment does not count, because the
+    /// environments of callers differ.
     pub(crate) fn outdated(&self, engine: &BTreeMap<String, Setting>) -> Vec<String> {
         let is_of_env = |setting: &Setting| setting.from.starts_with("environment");
         let differs = |ours: &Setting, theirs: &Setting| ours.value != theirs.value && !is_of_env(ours) && !is_of_env(theirs);
@@ -93,14 +93,14 @@ pub(super) fn unknown(table: &toml::Table, file: &Path) -> Vec<String> {
         toml::Value::Table(inner) => inner.keys().map(|k| format!("{section}.{k}")).collect(),
         _ => vec![section.clone()],
     });
-    // Those that say more than one thing each are looked at where they are read.
+    // The keys inside hooks, webhooks and agents are checked where these are read.
     given
         .filter(|k| !keys().any(|known| known == k) && !["hook", "webhook", "gateway.agents"].contains(&k.as_str()))
         .map(|k| format!("{} has the unknown key {k}, which does nothing{}", file.display(), meant(&k, keys())))
         .collect()
 }
 
-/// `; did you mean retention.days?`, if it may be a slip for one of these.
+/// `; did you mean retention.days?`, if the key resembles one of these.
 pub(super) fn meant<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(key, known).first() {
         Some(near) => format!("; did you mean {near}?"),

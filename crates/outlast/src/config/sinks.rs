@@ -1,4 +1,4 @@
-//! The `[[hook]]` and `[[webhook]]` tables. One that makes no sense is warned about and left out: the others still tell.
+//! The `[[hook]]` and `[[webhook]]` tables. A table with an error causes a warning and is left out; the others are used.
 
 use super::FileNames;
 use outlast_engine::Push;
@@ -12,15 +12,15 @@ use std::time::Duration;
 /// The sinks that are configured.
 #[derive(Debug, Default)]
 pub(crate) struct Sinks {
-    /// How each is called.
+    /// How each sink is called.
     pub(crate) calls: Vec<SinkConfig>,
-    /// What each is for.
+    /// Which notices each sink gets.
     pub(crate) pushes: Vec<Push>,
-    /// The variables that hold secrets, which an engine that is started without a caller needs as well.
+    /// The variables that hold secrets. An engine that is started without a caller needs them, too.
     pub(crate) secret_env: Vec<String>,
 }
 
-/// What a sink is for, and how hard it is tried.
+/// What hooks and webhooks have in common: which notices they get, and how often delivery is tried.
 #[derive(Debug, Deserialize)]
 struct Common {
     name: String,
@@ -84,7 +84,7 @@ const COMMON: [&str; 7] = ["name", "kinds", "sessions", "at_once", "give_up_seco
 const HOOK: [&str; 4] = ["command", "wake", "coalesce_ms", "budget"];
 const WEBHOOK: [&str; 5] = ["url", "secret_file", "secret_env", "allow_http", "ca_file"];
 
-/// Reads them from the file's table. `env` is what hooks get, and where secrets may be.
+/// Reads the sinks of the configuration file. `env` is the environment of hooks, and may hold secrets.
 pub(super) fn read(table: &toml::Table, names: &FileNames<'_>, env: &[(OsString, OsString)], warnings: &mut Vec<String>) -> Sinks {
     let file = names.file;
     let home = names.user_home.unwrap_or(Path::new("/"));
