@@ -16,8 +16,6 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str])] = &[
     ("gateway", "coordinator", &["agent", "ask", "batch", "ended", "follow", "guard", "read"]),
     ("gateway", "rules", &["conversation", "note", "queue", "text", "turn"]),
     ("outlast", "cli", &["chat", "gateway"]),
-    ("outlast", "cli", &["ending", "failure", "follow", "out"]),
-    ("outlast", "cli", &["ready", "run"]),
     ("outlast", "cli::install", &["configured", "us"]),
     ("outlast", "cli::top", &["app", "detail", "view"]),
     ("outlast", "cli::top", &["feed", "reading"]),

@@ -78,7 +78,7 @@ async fn tell(ctx: &Context, client: &Client, of: &Named, left: Left) -> Result<
     let now = client.poll(id).await?;
     if ctx.out.json {
         let mut answer = serde_json::to_value(&now).unwrap_or_default();
-        super::run::merge(&mut answer, json!({"detached_here": !matches!(left, Left::Ended)}));
+        super::answer::merge(&mut answer, json!({"detached_here": !matches!(left, Left::Ended)}));
         ctx.out.object(&named::with_ids(&answer))?;
     }
     match left {

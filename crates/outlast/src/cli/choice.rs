@@ -94,7 +94,7 @@ impl Many {
     fn show(&self, ctx: &Context, found: Vec<ProcessInfo>) -> Result<(), Failure> {
         if ctx.out.json {
             let mut answer = json!({"dry_run": true, "count": found.len()});
-            super::run::merge(&mut answer, serde_json::to_value(outlast_client::List::new(found)).unwrap_or_default());
+            super::answer::merge(&mut answer, serde_json::to_value(outlast_client::List::new(found)).unwrap_or_default());
             return ctx.out.object(&super::named::with_ids(&answer));
         }
         for line in list::lines(&found, times::now(), &ctx.out) {

@@ -1,14 +1,11 @@
 //! How a process ended: in words, and as an exit code of ours.
 
 use super::failure::OURS;
-use super::out::{Tone, tame};
-use outlast_client::{Fate, LeftProcess, ProcessId, ProcessInfo, Reason};
+use super::out::Tone;
+use outlast_client::{Fate, ProcessInfo, Reason};
 
 /// What `timeout` exits with, and so do we.
 pub(crate) const TIMED_OUT: i32 = 124;
-
-/// How many processes that were left running a line names.
-const MAX_NAMED: usize = 8;
 
 /// The exit code that stands for an ending: the command's own, 128 and the signal, 124 for a process whose time was over, 126 or 127 for one
 /// that never ran, 125 if the exit code is unknown.
@@ -85,27 +82,6 @@ pub(crate) fn outcome_in_words(p: &ProcessInfo) -> Option<String> {
         (Some(code), None) => format!("failed (exit {code})"),
         (None, None) => "finished, exit code unknown".into(),
     })
-}
-
-/// What a command left running, and how to stop it.
-pub(crate) fn left_note(id: ProcessId, left: &[LeftProcess]) -> Option<String> {
-    let processes = match left.len() {
-        0 => return None,
-        1 => "1 process is".to_owned(),
-        many => format!("{many} processes are"),
-    };
-    Some(format!(
-        "note: {processes} still running: {}; `outlast kill {id}` stops {}",
-        named(left),
-        if left.len() == 1 { "it" } else { "them" }
-    ))
-}
-
-/// Pids and commands in one line, as many as fit.
-pub(crate) fn named(left: &[LeftProcess]) -> String {
-    let shown: Vec<String> = left.iter().take(MAX_NAMED).map(|left| tame(&left.to_string())).collect();
-    let more = if left.len() > MAX_NAMED { format!(" and {} more", left.len() - MAX_NAMED) } else { String::new() };
-    format!("{}{more}", shown.join(", "))
 }
 
 /// The signal or the exit code.

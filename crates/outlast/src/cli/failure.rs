@@ -1,6 +1,6 @@
 //! Why a command could not be done, for people and for programs.
 
-use super::ending::named;
+use super::left_running::named;
 use outlast_client::{ClientError, StoppedLeft, code};
 use serde_json::{Value, json};
 use std::fmt::Display;

@@ -4,7 +4,7 @@ use super::choice::{Choice, ChoiceArgs, Many};
 use super::named::{self, Each, Named};
 use super::owner::meant;
 use super::progress::{self, About};
-use super::{Context, Failure, ScopeArgs, ending, millis, output, seconds};
+use super::{Context, Failure, ScopeArgs, ending, left_running, millis, output, seconds};
 use crate::config::Origin;
 use clap::Args;
 use outlast_client::{Client, Killed, Owner, Scope};
@@ -161,7 +161,7 @@ async fn all(ctx: &Context, scope: Scope, choice: &ChoiceArgs, kill: outlast_cli
     }
     ctx.out.line(&format!("{} stopped", killed.killed))?;
     if !killed.left_killed.is_empty() {
-        ctx.out.remark(&format!("also stopped what finished processes had left running: {}", ending::named(&killed.left_killed)));
+        ctx.out.remark(&format!("also stopped what finished processes had left running: {}", left_running::named(&killed.left_killed)));
     }
     if killed.killed == 0 && killed.left_killed.is_empty() && choice.label.is_given() {
         ctx.out.remark("no running process has the label");

@@ -147,7 +147,7 @@ impl List {
         if ctx.out.json {
             let mut answer = with_conversations(outlast_client::List::new(processes));
             if let Some(hint) = meant {
-                super::run::merge(&mut answer, json!({"hint": hint}));
+                super::answer::merge(&mut answer, json!({"hint": hint}));
             }
             ctx.out.object(&named::with_ids(&answer))?;
             return Ok(0);

@@ -236,7 +236,7 @@ impl Log {
         let now = client.poll(&id).await?;
         if ctx.out.json {
             let mut answer = serde_json::to_value(&now).unwrap_or_default();
-            super::run::merge(&mut answer, stopped.fields());
+            super::answer::merge(&mut answer, stopped.fields());
             ctx.out.object(&named::with_ids(&answer))?;
         } else if let Stopped::Ended { .. } = stopped
             && now.fate.completion_reason.is_some()

@@ -1,5 +1,7 @@
 //! Saying things: answers on standard output, remarks on standard error.
 
+pub(crate) use super::one_line::tame;
+
 use super::Failure;
 use super::follow::Sgr;
 use crate::config::Colours;
@@ -135,27 +137,9 @@ fn paint(colour: bool, tone: Tone, text: &str) -> String {
     }
 }
 
-/// Text from outside on one line of a terminal: nothing that moves the cursor or turns the direction of writing gets through.
-pub(crate) fn tame(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\r' | '\t' => ' ',
-            c if c.is_control() => char::REPLACEMENT_CHARACTER,
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => char::REPLACEMENT_CHARACTER,
-            c => c,
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_disturbs_a_terminal_is_taken_out() {
-        assert_eq!(tame("a\tb\r\nc\x1b[2J\u{202e}d"), "a b  c\u{fffd}[2J\u{fffd}d");
-        assert_eq!(tame("日本 é 🦀"), "日本 é 🦀");
-    }
 
     #[test]
     fn colours_are_for_those_who_see_them() {

@@ -1,5 +1,6 @@
 //! `outlast run --until`: waits for a line that says that the command is ready.
 
+use super::answer::{merge, of_start};
 use super::ending::{self, TIMED_OUT};
 use super::progress::{self, About};
 use super::{Context, Failure, named, output, times};
@@ -48,8 +49,8 @@ impl Ready {
         let code = if line.is_some() { 0 } else { TIMED_OUT };
         if ctx.out.json {
             let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
-            super::run::merge(&mut answer, json!({"matched_line": line, "timed_out": code == TIMED_OUT}));
-            super::run::merge(&mut answer, super::run::of_start(info));
+            merge(&mut answer, json!({"matched_line": line, "timed_out": code == TIMED_OUT}));
+            merge(&mut answer, of_start(info));
             ctx.out.object(&named::with_ids(&answer))?;
         } else if let Some(line) = line {
             ctx.out.line(&line)?;
@@ -70,9 +71,9 @@ impl Ready {
         let waited = client.wait(id, None).await?;
         if ctx.out.json {
             let mut answer = serde_json::to_value(client.poll(id).await?).unwrap_or_default();
-            super::run::merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
-            super::run::merge(&mut answer, json!({"matched_line": null, "timed_out": false}));
-            super::run::merge(&mut answer, super::run::of_start(info));
+            merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
+            merge(&mut answer, json!({"matched_line": null, "timed_out": false}));
+            merge(&mut answer, of_start(info));
             ctx.out.object(&named::with_ids(&answer))?;
         } else {
             let output = waited.output.trim_end_matches('\n');

@@ -4,7 +4,7 @@ use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::named::{self, Each, Named};
 use super::progress::{self, About};
-use super::{Context, Failure, ending, kill, rerun, run, seconds};
+use super::{Context, Failure, ending, kill, left_running, rerun, run, seconds};
 use clap::Args;
 use outlast_client::{Reason, Restarted, code};
 use std::time::Duration;
@@ -90,7 +90,7 @@ fn tell(ctx: &Context, of: &Named, restarted: &Restarted) -> Result<i32, Failure
         _ => format!("{of} was stopped"),
     };
     if !left_killed.is_empty() {
-        ctx.out.remark(&format!("stopped what it had left running: {}", ending::named(left_killed)));
+        ctx.out.remark(&format!("stopped what it had left running: {}", left_running::named(left_killed)));
     }
     if let Some(warning) = &old.warning {
         ctx.out.remark(warning);

@@ -1,5 +1,6 @@
 //! `outlast run`
 
+use super::answer::{merge, of_start};
 use super::bell::Bell;
 use super::envfile::EnvArgs;
 use super::failure::OURS;
@@ -10,11 +11,11 @@ use super::out::tame;
 use super::owner::Whose;
 use super::ready::Ready;
 use super::route::RouteArgs;
-use super::{Context, Failure, ending, input, some_seconds};
+use super::{Context, Failure, ending, input, left_running, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
 use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, Status};
 use outlast_text::{Redactor, secret_name};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -375,7 +376,7 @@ pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo
             } else {
                 ctx.out.tip(&sentence)
             }
-            if let Some(note) = ending::left_note(now.session_id, &now.left) {
+            if let Some(note) = left_running::note(now.session_id, &now.left) {
                 ctx.out.remark(&note);
             }
             Ok(ending::exit_code(&now.fate))
@@ -385,21 +386,6 @@ pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo
             Ok(0)
         }
         Stopped::Detached { .. } => Ok(0),
-    }
-}
-
-/// What only the start of a process says of it, for answers that come later.
-pub(crate) fn of_start(info: &ProcessInfo) -> Value {
-    match &info.not_passed_on[..] {
-        [] => json!({}),
-        names => json!({"not_passed_on": names}),
-    }
-}
-
-/// Puts the fields of `more` over those of `object`.
-pub(crate) fn merge(object: &mut Value, more: Value) {
-    if let (Value::Object(object), Value::Object(more)) = (object, more) {
-        object.extend(more);
     }
 }
 

@@ -5,7 +5,7 @@ use super::failure::OURS;
 use super::label::{Meant, NamedOrLabelled};
 use super::named::{self, Each, Named};
 use super::progress::{self, About};
-use super::{Context, Failure, output, some_seconds};
+use super::{Context, Failure, left_running, output, some_seconds};
 use clap::Args;
 use outlast_client::{Client, Waited};
 use std::time::Duration;
@@ -105,7 +105,7 @@ pub(crate) async fn tell(ctx: &Context, client: &Client, of: &Named, waited: &Wa
             } else {
                 ctx.out.tip(&sentence)
             }
-            if let Some(note) = ending::left_note(id, &waited.left) {
+            if let Some(note) = left_running::note(id, &waited.left) {
                 ctx.out.remark(&note);
             }
         }

@@ -1,7 +1,7 @@
 //! `outlast write`
 
+use super::answer::merge;
 use super::named::{Named, with_ids};
-use super::run::merge;
 use super::{Context, Failure, input, named};
 use clap::Args;
 use outlast_client::{At, Written};

@@ -27,7 +27,7 @@ impl ChatExport {
         let parts = read::parts(ctx, &name).await?;
         if ctx.out.json {
             let mut answer = serde_json::to_value(&shown).unwrap_or_default();
-            super::super::run::merge(&mut answer, json!({"parts": parts}));
+            super::super::answer::merge(&mut answer, json!({"parts": parts}));
             ctx.out.object(&answer)?;
         } else {
             ctx.out.text(&send::for_reader(&markdown(&shown, &parts)))?;

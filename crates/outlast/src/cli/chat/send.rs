@@ -173,7 +173,7 @@ fn own_id(text: &str) -> Result<String, String> {
 fn tell_accepted(ctx: &Context, name: &ChatName, id: &str, accepted: &Accepted) -> Result<i32, Failure> {
     if ctx.out.json {
         let mut answer = json!({"status": "accepted", "key": name.key, "message_id": id});
-        super::super::run::merge(&mut answer, serde_json::to_value(accepted).unwrap_or_default());
+        super::super::answer::merge(&mut answer, serde_json::to_value(accepted).unwrap_or_default());
         ctx.out.object(&answer)?;
         return Ok(0);
     }
@@ -189,7 +189,7 @@ fn tell_finished(ctx: &Context, name: &ChatName, turn: &TurnInfo) -> Result<i32,
     let code = i32::from(!is_completed);
     if ctx.out.json {
         let mut answer = json!({"status": turn.outcome, "key": name.key});
-        super::super::run::merge(&mut answer, serde_json::to_value(turn).unwrap_or_default());
+        super::super::answer::merge(&mut answer, serde_json::to_value(turn).unwrap_or_default());
         ctx.out.object(&answer)?;
         return Ok(code);
     }

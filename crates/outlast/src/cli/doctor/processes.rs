@@ -64,7 +64,7 @@ mod tests {
             "session_id": "proc_000000000001", "command": "x", "status": "running", "phase": "running", "pid": 1, "cwd": "/",
             "started_at": "2026-01-01T00:00:00Z", "uptime_seconds": 1, "output_bytes": 0,
         });
-        super::super::super::run::merge(&mut all, more);
+        super::super::super::answer::merge(&mut all, more);
         serde_json::from_value(all).unwrap()
     }
 

@@ -4,7 +4,7 @@ use super::super::follow::{Line, Lines, Render, gap};
 use super::super::out::{Tone, tame};
 use super::super::output::{self, Begin};
 use super::super::table::cut;
-use super::super::{Context, Failure, ending, named, run};
+use super::super::{Context, Failure, answer, ending, named};
 use super::Log;
 use outlast_client::{Chunk, Chunks, Client, ClientError, Fate, From, ProcessInfo};
 use outlast_text::{RESET, Redactor, strip};
@@ -281,7 +281,7 @@ impl Source {
 
     fn event(&self, event: &str, fields: Value) -> Value {
         let mut all = json!({"event": event, "session_id": self.id, "name": self.name, "next_byte": self.lines.next_byte});
-        run::merge(&mut all, fields);
+        answer::merge(&mut all, fields);
         named::with_ids(&all)
     }
 }

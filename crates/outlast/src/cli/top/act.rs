@@ -2,7 +2,7 @@
 
 use super::row::Row;
 use crate::cli::out::{Tone, tame};
-use crate::cli::{ending, named, times};
+use crate::cli::{ending, left_running, named, times};
 use outlast_client::ProcessId;
 
 /// Something that is done to one process or to several.
@@ -174,7 +174,7 @@ impl Act {
         };
         let mut lines = vec![head, tame(&format!("{what}{}", row.command())), standing];
         if self == Self::Stop && !row.is_running() {
-            lines.push(format!("It left running: {}", tame(&ending::named(&row.info.left))));
+            lines.push(format!("It left running: {}", tame(&left_running::named(&row.info.left))));
         }
         if self == Self::Rerun {
             lines.push(if row.is_running() { "It keeps running; a second one is started." } else { "A new process is started." }.into());

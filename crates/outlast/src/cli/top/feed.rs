@@ -3,7 +3,7 @@
 use super::act::Act;
 use super::lines::{Piece, Words};
 use super::reading::{Part, Reader, Way};
-use crate::cli::ending;
+use crate::cli::{ending, left_running};
 use crate::os::{Sampler, Usage};
 use outlast_client::{At, Caller, Client, ClientError, Kill, Killed, Owner, ProcessId, ProcessInfo, Reason, Scope, Status, code};
 use outlast_text::Redactor;
@@ -295,7 +295,7 @@ async fn act_on(client: &Client, act: Act, id: ProcessId, with: With) -> Result<
                 let left = e.stopped_left.unwrap_or_default();
                 match left.warning {
                     Some(warning) => Err(warning),
-                    None => done(format!("stopped what {id} had left running: {}", ending::named(&left.left_killed))),
+                    None => done(format!("stopped what {id} had left running: {}", left_running::named(&left.left_killed))),
                 }
             }
             Err(e) => Err(said(&e)),
