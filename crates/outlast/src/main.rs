@@ -1,36 +1,39 @@
 //! The command line of Outlast.
 //!
-//! This file alone knows that engine and keeper can run in the same program; everything else speaks to the engine through the client.
+//! Engine and keeper can run in this program, too. Only this file knows that; everything else talks to the engine through the client.
 
 mod cli;
 mod config;
 mod os;
 mod points;
+mod start_report;
 
-use anyhow::{Context as _, ensure};
-use cli::{AsEngine, AsKeeper, Asked};
+use anyhow::Context as _;
+use cli::{AsEngine, AsKeeper, Invocation};
 use config::{Settings, World};
-use rustix::fd::{AsFd as _, FromRawFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
+use start_report::StartReport;
+use std::path::PathBuf;
 
 fn main() {
     let code = match cli::parse(std::env::args_os().collect()) {
-        Asked::Answered(code) => code,
-        Asked::Keeper(AsKeeper { args }) => outlast_keeper::main(args),
-        Asked::Engine(engine) => serve(engine),
-        Asked::Verb(cli) => ask(*cli),
+        Invocation::Answered(code) => code,
+        Invocation::Keeper(AsKeeper { args }) => outlast_keeper::main(args),
+        Invocation::Engine(engine) => serve(engine),
+        Invocation::Verb(cli) => perform(*cli),
     };
     std::process::exit(code);
 }
 
-fn told(done: anyhow::Result<i32>) -> i32 {
+/// The exit code. An error is reported on standard error.
+fn exit_code(done: anyhow::Result<i32>) -> i32 {
     done.unwrap_or_else(|e| {
         say(&format!("{e:#}"));
         cli::OURS
     })
 }
 
-fn ask(cli: cli::Cli) -> i32 {
+/// Performs a verb, and returns the exit code.
+fn perform(cli: cli::Cli) -> i32 {
     let world = World::here();
     let settings = match world.settings() {
         Ok(settings) => settings,
@@ -44,7 +47,7 @@ fn ask(cli: cli::Cli) -> i32 {
         Err(e) => return cli.fail_without_runtime(&e),
     };
     let code = runtime.block_on(cli::run(cli, world, settings));
-    // Nobody waits for a thread that still writes to a reader who has stopped reading.
+    // A thread may still write to a reader that has stopped reading. It is not waited for.
     runtime.shutdown_background();
     code
 }
@@ -53,49 +56,49 @@ fn warn(settings: &Settings) {
     settings.warnings.iter().for_each(|warning| say(warning));
 }
 
-/// Says something to whoever looks. An engine's words go to a disk that may be full, which is no reason to end.
+/// Writes a line to standard error. An error is ignored: an engine must not end because the disk of its log is full.
 fn say(text: &str) {
     use std::io::Write as _;
     let _unheard = writeln!(std::io::stderr(), "outlast: {text}");
 }
 
-/// Is the engine of a home until it is told to end, or has nothing to do.
-fn serve(asked: AsEngine) -> i32 {
-    // What the caller had open is not ours to hold: a lock there would be held for as long as we live.
-    outlast_keeper::close_inherited(asked.ready_fd);
-    let began = || -> anyhow::Result<Starter> {
-        if asked.detach {
-            os::leave_parent().context("cannot leave whoever started us")?;
+/// Runs the engine of a home until a request stops it or it has nothing to do. Returns the exit code.
+fn serve(args: AsEngine) -> i32 {
+    // Files of the caller that stayed open here would keep their locks for as long as the engine runs.
+    outlast_keeper::close_inherited(args.ready_fd);
+    let detached = || -> anyhow::Result<StartReport> {
+        if args.detach {
+            os::leave_parent().context("cannot leave the process tree of the caller")?;
         }
-        Ok(Starter(asked.ready_fd.map(descriptor).transpose()?))
+        StartReport::new(args.ready_fd)
     };
-    match began() {
-        // What went wrong is said before it is told that something did.
-        Ok(mut starter) => told(serve_for(asked.home, &mut starter)),
-        Err(e) => told(Err(e)),
+    match detached() {
+        // An error is written to the log before the report is dropped, which sends `failed`.
+        Ok(mut report) => exit_code(serve_for(args.home, &mut report)),
+        Err(e) => exit_code(Err(e)),
     }
 }
 
-fn serve_for(home: PathBuf, starter: &mut Starter) -> anyhow::Result<i32> {
+fn serve_for(home: PathBuf, report: &mut StartReport) -> anyhow::Result<i32> {
     let world = World::here();
     let settings = world.settings_in(home);
     warn(&settings);
     let log = std::sync::Arc::new(outlast_engine::LogFile::new(&settings.home));
-    // What cannot be written is let go: to say so would be to write again, and to panic.
+    // A line of the log that cannot be written is dropped. Reporting that would write again, and panic.
     tracing_subscriber::fmt().with_writer(log).with_ansi(false).with_target(false).log_internal_errors(false).init();
-    let tell = || {
-        starter.tell(b"ready\n");
-        // Our input is the lock under which engines are started: from here on the next caller finds us listening.
+    let when_listening = || {
+        report.send(b"ready\n");
+        // Standard input is the lock under which engines are started. It is released now, because the next caller finds this engine listening.
         if let Ok(null) = std::fs::File::open("/dev/null") {
-            // Should that fail, the lock goes with us; until then callers find us listening.
-            let _ = rustix::stdio::dup2_stdin(null);
+            // If that fails, the lock is held until the engine ends. Callers connect without it.
+            let _kept = rustix::stdio::dup2_stdin(null);
         }
     };
     let sinks = settings.sinks.calls.clone();
     let gateway = gateway_program(&world, &settings);
     let beside = |engine: &outlast_engine::Engine| {
         if let Some(gateway) = gateway {
-            tokio::spawn(outlast_sinks::start_gateways(gateway, Facts::of(engine)));
+            tokio::spawn(outlast_sinks::start_gateways(gateway, EngineFacts::of(engine)));
         }
         if !sinks.is_empty() {
             let (to, of) = (engine.clone(), engine.clone());
@@ -103,19 +106,19 @@ fn serve_for(home: PathBuf, starter: &mut Starter) -> anyhow::Result<i32> {
             tokio::spawn(outlast_sinks::run(sinks, std::sync::Arc::new(desk)));
         }
     };
-    match outlast_engine::serve(engine_config(&world, &settings), beside, tell) {
+    match outlast_engine::serve(engine_config(&world, &settings), beside, when_listening) {
         Ok(()) => Ok(0),
         Err(e @ outlast_engine::ServeError::Taken { .. }) => {
             say(&e.to_string());
             Ok(0)
         }
-        // It says itself what the system said, which would be said again as its source.
+        // Its text contains that of its source, which would be printed twice.
         Err(e @ outlast_engine::ServeError::Io { .. }) => Err(anyhow::anyhow!(e.to_string())),
         Err(e) => Err(e.into()),
     }
 }
 
-/// The gateway that lies beside this program, if it does. A scratch home has none.
+/// The gateway program in the directory of this one, if there is one. A scratch home has none.
 fn gateway_program(world: &World, settings: &Settings) -> Option<outlast_sinks::GatewayProgram> {
     let program = world.gateway().filter(|_| !settings.home.join(config::TRIAL_LOCK).exists())?;
     let mut env = world.settings_env(&settings.sinks);
@@ -123,21 +126,21 @@ fn gateway_program(world: &World, settings: &Settings) -> Option<outlast_sinks::
     Some(outlast_sinks::GatewayProgram { home: settings.home.clone(), program, env })
 }
 
-/// What the starter of gateways asks the engine.
-struct Facts {
+/// What the part that starts gateways asks the engine.
+struct EngineFacts {
     engine: outlast_engine::Engine,
     watch: outlast_engine::GatewayWatch,
     /// A connection keeps the engine from ending.
     awake: Option<tokio::io::DuplexStream>,
 }
 
-impl Facts {
+impl EngineFacts {
     fn of(engine: &outlast_engine::Engine) -> Self {
         Self { engine: engine.clone(), watch: engine.gateway_watch(), awake: None }
     }
 }
 
-impl outlast_sinks::GatewayFacts for Facts {
+impl outlast_sinks::GatewayFacts for EngineFacts {
     async fn changed(&mut self) -> bool {
         self.watch.changed().await
     }
@@ -158,24 +161,7 @@ impl outlast_sinks::GatewayFacts for Facts {
     }
 }
 
-/// Whoever started us, until it has heard how that went. From an engine that was killed it hears nothing.
-struct Starter(Option<OwnedFd>);
-
-impl Starter {
-    fn tell(&mut self, word: &[u8]) {
-        if let Some(ready) = self.0.take() {
-            // It may be gone, and we serve the others.
-            let _ = rustix::io::write(ready, word);
-        }
-    }
-}
-
-impl Drop for Starter {
-    fn drop(&mut self) {
-        self.tell(b"failed\n");
-    }
-}
-
+/// What the engine is told at its start.
 fn engine_config(world: &World, settings: &Settings) -> outlast_engine::Config {
     use outlast_engine::{Config, KeeperProgram, UserInfo};
     let keeper = world.keeper().map_or_else(|| KeeperProgram::SelfAsKeeper(world.program.clone()), KeeperProgram::Binary);
@@ -200,23 +186,4 @@ fn engine_config(world: &World, settings: &Settings) -> outlast_engine::Config {
     config.keeper_env = world.settings_env(&settings.sinks);
     config.test_points = world.var("OUTLAST_TEST_POINTS").map(Into::into);
     config
-}
-
-/// The descriptor that our starter passed by its number, for us alone and for nobody we start.
-fn descriptor(number: i32) -> anyhow::Result<OwnedFd> {
-    if number == 1 {
-        let ready = std::io::stdout().as_fd().try_clone_to_owned().context("cannot keep standard output")?;
-        // What is written there by mistake belongs into the log.
-        rustix::stdio::dup2_stdout(std::io::stderr()).context("cannot put standard output into the log")?;
-        return Ok(ready);
-    }
-    ensure!(
-        number > 2 && Path::new(&format!("/proc/self/fd/{number}")).exists(),
-        "--ready-fd {number} is no descriptor that was passed to us"
-    );
-    // SAFETY: it is open, as was just seen, and nothing else in this program knows the number: it was opened before us.
-    #[allow(unsafe_code)]
-    let ready = unsafe { OwnedFd::from_raw_fd(number) };
-    rustix::io::fcntl_setfd(&ready, rustix::io::FdFlags::CLOEXEC).context("cannot keep --ready-fd to ourselves")?;
-    Ok(ready)
 }

@@ -1,14 +1,16 @@
-//! The gateway: conversations that survive restarts. Its work is in the crate `outlast-gateway`; here are its command line and its configuration.
+//! The program `outlast-gateway`: its command line and its configuration. The gateway itself is the crate `outlast-gateway`.
 
-// The gateway uses a part of what the command line reads.
+// The gateway uses some of what the command line reads.
 #[allow(dead_code)]
 #[path = "../config.rs"]
 mod config;
 #[allow(dead_code, unused_imports)]
 #[path = "../os/mod.rs"]
 mod os;
+#[path = "../start_report.rs"]
+mod start_report;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::Parser;
 use config::{AgentTable, Permission, ResetTable, Settings, World};
 use outlast_gateway::rules::conversation::BusyMode;
@@ -18,7 +20,7 @@ use outlast_gateway::rules::turn::MarkWindow;
 use outlast_gateway::{
     AgentLimits, AgentPermission, AgentSettings, EXIT_CONFIGURATION, EXIT_UNASKED, GatewaySettings, NoticeMode, Ran, ReadRequest,
 };
-use rustix::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+use start_report::StartReport;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,13 +36,13 @@ struct AsGateway {
     /// A descriptor to write `ready` and a newline to once it listens, `taken` if another gateway serves the home, or `failed`
     #[arg(long)]
     ready_fd: Option<i32>,
-    /// Be nobody's child, so that whoever ends the tree of a caller does not end this
+    /// Leave the caller's process tree, so that a kill of that tree does not end this
     #[arg(long)]
     detach: bool,
     /// Do nothing if a person stopped the gateway of this home
     #[arg(long)]
     unless_stopped: bool,
-    /// Only look whether one could be started, and print what cannot be read of its memory
+    /// Only check whether one could be started, and print what cannot be read of its files
     #[arg(long, conflicts_with_all = ["ready_fd", "detach", "unless_stopped", "service"])]
     check: bool,
     /// Only read conversations from its files, and print them as JSON; nothing is started or resumed
@@ -55,7 +57,7 @@ struct AsGateway {
     /// The session that the reader speaks for
     #[arg(long, requires = "read")]
     session: Option<String>,
-    /// A service manager starts it again
+    /// It runs under a service manager, which starts it again
     #[arg(long)]
     service: bool,
 }
@@ -71,65 +73,66 @@ enum ReadWhat {
 }
 
 fn main() {
-    let asked = AsGateway::parse();
-    // What the caller had open is not ours to hold: a lock there would be held for as long as we live.
-    outlast_keeper::close_inherited(asked.ready_fd);
-    let code = serve(asked).unwrap_or_else(|error| {
+    let args = AsGateway::parse();
+    // Files of the caller that stayed open here would keep their locks for as long as the gateway runs.
+    outlast_keeper::close_inherited(args.ready_fd);
+    let code = serve(args).unwrap_or_else(|error| {
         say(&format!("{error:#}"));
         EXIT_UNASKED
     });
     std::process::exit(code);
 }
 
-/// Says something to whoever looks. The log may lie on a disk that is full, which is no reason to end.
+/// Writes a line to standard error. An error is ignored: a gateway must not end because the disk of its log is full.
 fn say(text: &str) {
     use std::io::Write as _;
     let _unheard = writeln!(std::io::stderr(), "outlast-gateway: {text}");
 }
 
-fn serve(asked: AsGateway) -> anyhow::Result<i32> {
-    if asked.detach {
-        os::leave_parent().context("cannot leave whoever started us")?;
-        // A terminal that closes must not end it. That it leads a session already is just as good.
+/// Runs the gateway, or the flag that replaces that. Returns the exit code.
+fn serve(args: AsGateway) -> anyhow::Result<i32> {
+    if args.detach {
+        os::leave_parent().context("cannot leave the process tree of the caller")?;
+        // A terminal that closes must not end it. An error means that it leads a session already.
         let _leads = rustix::process::setsid();
     }
-    let mut starter = Starter(asked.ready_fd.map(descriptor).transpose()?);
-    // Whatever it makes is the user's alone.
+    let mut report = StartReport::new(args.ready_fd)?;
+    // Every file that it creates is for its user only.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    let home = std::path::absolute(&asked.home).context("the home has no absolute path")?;
+    let home = std::path::absolute(&args.home).context("the home has no absolute path")?;
     let world = World::here();
     let settings = world.settings_in(home);
-    if let Some(what) = asked.read {
-        return read(&settings.home, what, asked.key, asked.generation, asked.session.as_deref());
+    if let Some(what) = args.read {
+        return read(&settings.home, what, args.key, args.generation, args.session.as_deref());
     }
     settings.warnings.iter().for_each(|warning| say(warning));
     if !settings.gateway.faults.is_empty() {
         settings.gateway.faults.iter().for_each(|fault| say(fault));
         return Ok(EXIT_CONFIGURATION);
     }
-    if asked.check {
+    if args.check {
         return Ok(check(&settings.home));
     }
     let level = if settings.gateway.is_log_detailed { tracing::Level::DEBUG } else { tracing::Level::INFO };
     let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).log_internal_errors(false);
     log.with_max_level(level).init();
-    let tell = || {
-        starter.tell(b"ready\n");
-        // Our input is the lock under which gateways are started: from here on the next caller finds us listening.
+    let when_listening = || {
+        report.send(b"ready\n");
+        // Standard input is the lock under which gateways are started. It is released now, because the next caller finds this gateway listening.
         if let Ok(null) = std::fs::File::open("/dev/null") {
-            // Should that fail, the lock goes with us; until then callers find us listening.
+            // If that fails, the lock is held until the gateway ends. Callers connect without it.
             let _kept = rustix::stdio::dup2_stdin(null);
         }
     };
     let mut gateway = gateway_settings(&world, &settings);
-    gateway.unless_stopped = asked.unless_stopped;
-    gateway.is_service = asked.service;
-    match outlast_gateway::run(gateway, tell) {
+    gateway.unless_stopped = args.unless_stopped;
+    gateway.is_service = args.service;
+    match outlast_gateway::run(gateway, when_listening) {
         Ok(Ran::Ended(code)) => Ok(code),
         Ok(Ran::Stopped) => Ok(0),
         Ok(Ran::Taken) => {
             say(&format!("another gateway serves {}", settings.home.display()));
-            starter.tell(b"taken\n");
+            report.send(b"taken\n");
             Ok(0)
         }
         Err(error) => {
@@ -160,12 +163,12 @@ fn read(home: &Path, what: ReadWhat, key: Option<String>, generation: Option<u64
     }
 }
 
-/// Prints what `outlast doctor` should know, a line each.
+/// Prints what cannot be read of the gateway's files, one line each, for `outlast doctor`.
 fn check(home: &Path) -> i32 {
     use std::io::Write as _;
     match outlast_gateway::check(home) {
         Ok(unreadable) => {
-            // Who asked may have left.
+            // The reader may have closed the pipe.
             let _unheard = unreadable.iter().try_for_each(|line| writeln!(std::io::stdout(), "{}", line.replace('\n', " ")));
             0
         }
@@ -176,6 +179,7 @@ fn check(home: &Path) -> i32 {
     }
 }
 
+/// What the gateway is told at its start.
 fn gateway_settings(world: &World, configured: &Settings) -> GatewaySettings {
     let table = &configured.gateway;
     let mut settings = GatewaySettings::new(&configured.home, world.program.with_file_name("outlast"));
@@ -221,41 +225,4 @@ fn agent_settings(table: &AgentTable) -> AgentSettings {
         Permission::Always => AgentPermission::Always,
     };
     AgentSettings { argv: table.argv.clone(), is_command: table.is_command, env_file: table.env_file.clone(), permission }
-}
-
-/// Whoever started us, until it has heard how that went. From a gateway that was killed it hears nothing.
-struct Starter(Option<OwnedFd>);
-
-impl Starter {
-    fn tell(&mut self, word: &[u8]) {
-        if let Some(ready) = self.0.take() {
-            // It may be gone, and we serve the others.
-            let _gone = rustix::io::write(ready, word);
-        }
-    }
-}
-
-impl Drop for Starter {
-    fn drop(&mut self) {
-        self.tell(b"failed\n");
-    }
-}
-
-/// The descriptor that our starter passed by its number, for us alone and for nobody we start.
-fn descriptor(number: i32) -> anyhow::Result<OwnedFd> {
-    if number == 1 {
-        let ready = std::io::stdout().as_fd().try_clone_to_owned().context("cannot keep standard output")?;
-        // What is written there by mistake belongs into the log.
-        rustix::stdio::dup2_stdout(std::io::stderr()).context("cannot put standard output into the log")?;
-        return Ok(ready);
-    }
-    ensure!(
-        number > 2 && Path::new(&format!("/proc/self/fd/{number}")).exists(),
-        "--ready-fd {number} is no descriptor that was passed to us"
-    );
-    // SAFETY: it is open, as was just seen, and nothing else in this program knows the number: it was opened before us.
-    #[allow(unsafe_code)]
-    let ready = unsafe { OwnedFd::from_raw_fd(number) };
-    rustix::io::fcntl_setfd(&ready, rustix::io::FdFlags::CLOEXEC).context("cannot keep --ready-fd to ourselves")?;
-    Ok(ready)
 }

@@ -181,18 +181,20 @@ pub(crate) struct AsKeeper {
     pub(crate) args: Vec<OsString>,
 }
 
-/// What the command line asks for.
-pub(crate) enum Asked {
-    /// Something of the engine, or about it.
+/// The command line, parsed.
+pub(crate) enum Invocation {
+    /// A verb, to be performed.
     Verb(Box<Cli>),
+    /// Run as the engine of a home.
     Engine(AsEngine),
+    /// Run as a keeper.
     Keeper(AsKeeper),
-    /// Nothing more: it was answered, and this is the exit code.
+    /// The command line was answered while it was parsed. The exit code.
     Answered(i32),
 }
 
 /// Reads the command line.
-pub(crate) fn parse(args: Vec<OsString>) -> Asked {
+pub(crate) fn parse(args: Vec<OsString>) -> Invocation {
     let args = help::as_flag(args);
     let json = own_words(&args).iter().any(|a| a == "--json");
     // These exit as a command did, so that an error of their own must not look like one of the command's. Of a hook an exit code of 2 is an order to its agent.
@@ -204,17 +206,17 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     let parsed = help::command_for(&args).try_get_matches_from(args).and_then(|mut found| Cli::from_arg_matches_mut(&mut found));
     let parsed = parsed.map_err(|e| mistake::explained(e, verb_given.as_deref()));
     match parsed {
-        Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
-        Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
+        Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Invocation::Engine(engine),
+        Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Invocation::Keeper(keeper),
         // It connects to an engine by itself, with a time limit short enough for a user who is typing.
-        Ok(Cli { verb: Verb::Complete(complete), .. }) => Asked::Answered(complete.perform()),
+        Ok(Cli { verb: Verb::Complete(complete), .. }) => Invocation::Answered(complete.perform()),
         // It is run in front of every command, and says nothing but what is asked.
-        Ok(Cli { verb: Verb::Prompt(prompt), json, .. }) => Asked::Answered(prompt.perform(json)),
-        Ok(cli) => Asked::Verb(Box::new(cli)),
+        Ok(Cli { verb: Verb::Prompt(prompt), json, .. }) => Invocation::Answered(prompt.perform(json)),
+        Ok(cli) => Invocation::Verb(Box::new(cli)),
         Err(e) if !json && is_incomplete(&e) && explained.is_some() && explain::is_typed() => {
             // A text whose reader has left is no failure.
             let _ = write!(std::io::stdout(), "{}", explained.map(explain::Explained::text).unwrap_or_default());
-            Asked::Answered(0)
+            Invocation::Answered(0)
         }
         Err(e) if e.use_stderr() => {
             if json {
@@ -223,12 +225,12 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
                 // If standard error is closed, there is no other place to report to.
                 let _ = e.print();
             }
-            Asked::Answered(if may_answer_for_a_command { OURS } else { e.exit_code() })
+            Invocation::Answered(if may_answer_for_a_command { OURS } else { e.exit_code() })
         }
         Err(e) => {
             // Help whose reader has left is no failure.
             let _ = e.print();
-            Asked::Answered(e.exit_code())
+            Invocation::Answered(e.exit_code())
         }
     }
 }
