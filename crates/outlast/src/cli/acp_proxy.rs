@@ -32,7 +32,7 @@ pub(crate) struct AcpProxy {
 
 impl AcpProxy {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let mut told = Told::listen().map_err(|e| e.exit(OURS))?;
+        let mut told = EndSignals::listen().map_err(|e| e.exit(OURS))?;
         let mut agent = self.start()?;
         let (Some(to_agent), Some(from_agent)) = (agent.stdin.take(), agent.stdout.take()) else {
             unreachable!("both are pipes");
@@ -105,13 +105,13 @@ fn remark(what: &str) {
 }
 
 /// The signals that ask us to end.
-struct Told {
+struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
-impl Told {
+impl EndSignals {
     fn listen() -> Result<Self, Failure> {
         let on = |kind| signal(kind).map_err(|e| Failure::fault(format!("cannot listen for signals: {e}"), ""));
         Ok(Self { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())?, hang_up: on(SignalKind::hangup())? })

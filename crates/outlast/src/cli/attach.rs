@@ -2,7 +2,7 @@
 
 mod screen;
 
-use super::follow::Screen;
+use super::follow::OutputScreen;
 use super::named::{self, Named};
 use super::terminal::{self, Ends, Keyboard, Leaving};
 use super::{Context, Failure, ending};
@@ -41,7 +41,7 @@ pub(crate) struct Attach {
 }
 
 /// Why it is over.
-enum Left {
+enum AttachEnd {
     /// The output is closed.
     Ended,
     /// The person left.
@@ -73,32 +73,34 @@ impl Attach {
     }
 }
 
-async fn tell(ctx: &Context, client: &Client, of: &Named, left: Left) -> Result<i32, Failure> {
+async fn tell(ctx: &Context, client: &Client, of: &Named, left: AttachEnd) -> Result<i32, Failure> {
     let id = &of.id;
     let now = client.poll(id).await?;
     if ctx.out.json {
         let mut answer = serde_json::to_value(&now).unwrap_or_default();
-        super::answer::merge(&mut answer, json!({"detached_here": !matches!(left, Left::Ended)}));
+        super::answer::merge(&mut answer, json!({"detached_here": !matches!(left, AttachEnd::Ended)}));
         ctx.out.object(&named::with_ids(&answer))?;
     }
     match left {
-        Left::Ended if now.fate.completion_reason.is_some() => ctx.out.remark(&format!("\n{of} {}", ending::sentence(&now.fate))),
-        Left::Ended => ctx.out.remark(&format!("\n{of} keeps running; its output has no reader")),
-        Left::Closed => ctx.out.remark(&format!("\nthis view was closed; {of} keeps running; come back with: outlast attach {id}")),
-        Left::Detached | Left::Signalled(_) => ctx.out.remark(&format!("\n{of} keeps running; come back with: outlast attach {id}")),
+        AttachEnd::Ended if now.fate.completion_reason.is_some() => ctx.out.remark(&format!("\n{of} {}", ending::sentence(&now.fate))),
+        AttachEnd::Ended => ctx.out.remark(&format!("\n{of} keeps running; its output has no reader")),
+        AttachEnd::Closed => ctx.out.remark(&format!("\nthis view was closed; {of} keeps running; come back with: outlast attach {id}")),
+        AttachEnd::Detached | AttachEnd::Signalled(_) => {
+            ctx.out.remark(&format!("\n{of} keeps running; come back with: outlast attach {id}"))
+        }
     }
     Ok(match left {
-        Left::Ended | Left::Detached | Left::Closed => 0,
-        Left::Signalled(number) => 128 + number,
+        AttachEnd::Ended | AttachEnd::Detached | AttachEnd::Closed => 0,
+        AttachEnd::Signalled(number) => 128 + number,
     })
 }
 
 /// What a signal to us means.
-fn told(signal: SignalKind) -> Left {
+fn told(signal: SignalKind) -> AttachEnd {
     match signal {
         // Ctrl-C, and Ctrl-\ where the terminal is not raw.
-        signal if signal == SignalKind::interrupt() || signal == SignalKind::quit() => Left::Detached,
-        signal => Left::Signalled(signal.as_raw_value()),
+        signal if signal == SignalKind::interrupt() || signal == SignalKind::quit() => AttachEnd::Detached,
+        signal => AttachEnd::Signalled(signal.as_raw_value()),
     }
 }
 
@@ -106,20 +108,20 @@ fn told(signal: SignalKind) -> Left {
 /// screen. The signal that ended us, if one did.
 pub(super) async fn hand_over(ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<Option<i32>, Failure> {
     Ok(match screen::on_alternate_screen(ctx, client, info, &ctx.settings.detach_key).await? {
-        Left::Signalled(number) => Some(number),
-        Left::Ended | Left::Detached | Left::Closed => None,
+        AttachEnd::Signalled(number) => Some(number),
+        AttachEnd::Ended | AttachEnd::Detached | AttachEnd::Closed => None,
     })
 }
 
 /// Lines go to the process if it takes any, and output is shown as readers see it.
-async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only: bool) -> Result<Left, Failure> {
+async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only: bool) -> Result<AttachEnd, Failure> {
     let id = info.session_id.to_string();
     let mut ends = Ends::new()?;
     let input = info.takes_input && !read_only;
     ctx.out.tip(&format!("attached to {id}; Ctrl-C leaves{}", if input { ", Ctrl-D closes its input" } else { "" }));
     let page = client.log(&id, Page::last(BEFORE_LINES)).await?;
     let mut chunks = client.view(&id, From::Byte(page.from_byte));
-    let mut screen = Screen::new(ctx, false, &info.command);
+    let mut screen = OutputScreen::new(ctx, false, &info.command);
     let lines = async {
         if !input {
             return std::future::pending().await;
@@ -147,8 +149,8 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
 }
 
 /// Why there is no more to show.
-fn over(chunks: &Chunks) -> Left {
-    if chunks.view_closed() { Left::Closed } else { Left::Ended }
+fn over(chunks: &Chunks) -> AttachEnd {
+    if chunks.view_closed() { AttachEnd::Closed } else { AttachEnd::Ended }
 }
 
 /// Writes what is typed into the process. Returns only when that has failed.

@@ -27,7 +27,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// By what a person is told, and after how long a run of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args)]
-struct Means {
+struct NotifyBy {
     /// By the terminal, if the process ran for this long
     #[arg(long, value_parser = seconds)]
     terminal_after: Option<Duration>,
@@ -36,7 +36,7 @@ struct Means {
     desktop_after: Option<Duration>,
 }
 
-impl Means {
+impl NotifyBy {
     fn new(is_asked: bool, notify: Notify, after: Duration) -> Self {
         let desktop_after = (notify == Notify::Desktop).then_some(after);
         let terminal_after = match notify {
@@ -55,7 +55,7 @@ impl Means {
 /// What is told at the end of a process that was just started.
 #[derive(Debug)]
 pub(crate) struct Bell {
-    means: Means,
+    means: NotifyBy,
     began: Instant,
 }
 
@@ -70,7 +70,7 @@ impl Bell {
         }
         // The settings are a person's. An agent may have a terminal, too.
         let notify = if ctx.owner().session.is_none() { ctx.settings.notify } else { Notify::Off };
-        let means = Means::new(is_asked, notify, ctx.settings.notify_after);
+        let means = NotifyBy::new(is_asked, notify, ctx.settings.notify_after);
         (!means.is_none()).then(|| Self { means, began: Instant::now() })
     }
 
@@ -108,7 +108,7 @@ impl Bell {
     }
 }
 
-impl Means {
+impl NotifyBy {
     async fn tell(self, ctx: &Context, text: &str, ran: Duration) {
         let is_due = |after: Option<Duration>| after.is_some_and(|after| ran >= after);
         // Where the desktop cannot be told, the terminal is.
@@ -169,12 +169,12 @@ pub(crate) struct TellEnd {
     #[arg(long)]
     pid: Option<u32>,
     #[command(flatten)]
-    means: Means,
+    means: NotifyBy,
 }
 
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum WaitEnd {
     /// The pid has exited, or cannot be watched: the engine knows.
     MayHaveEnded,
     TerminalGone,
@@ -185,7 +185,7 @@ impl TellEnd {
         let began = Instant::now();
         // Keys that interrupt what runs in the terminal are not for us. A child that already leads a session needs no other.
         let _leads = setsid();
-        if self.until_end(ctx).await == Seen::TerminalGone {
+        if self.until_end(ctx).await == WaitEnd::TerminalGone {
             return Ok(0);
         }
         let text = match self.ending(ctx, began).await {
@@ -201,23 +201,23 @@ impl TellEnd {
 
     /// Waits for the exit of the pid, without a connection to an engine, or for the end of the terminal if only that is to be told. If the pid cannot be
     /// watched, the engine is asked instead.
-    async fn until_end(&self, ctx: &Context) -> Seen {
+    async fn until_end(&self, ctx: &Context) -> WaitEnd {
         let pid = self.pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let life = match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Some(Ok(life)) => life,
-            Some(Err(Errno::SRCH)) => return Seen::MayHaveEnded,
+            Some(Err(Errno::SRCH)) => return WaitEnd::MayHaveEnded,
             // A kernel or a sandbox without pidfds.
             Some(Err(_)) | None => {
                 if let Ok(client) = engine(ctx).await {
                     let mut output = client.follow_to_exit(&self.id, From::Last(0));
                     while let Ok(Some(_)) = output.next().await {}
                 }
-                return Seen::MayHaveEnded;
+                return WaitEnd::MayHaveEnded;
             }
         };
         // If the process runs now, the pid was its own when it was opened.
         if !self.is_running(ctx).await {
-            return Seen::MayHaveEnded;
+            return WaitEnd::MayHaveEnded;
         }
         // A descriptor without events is still reported when it is hung up.
         let terminal = std::io::stdout();
@@ -228,7 +228,7 @@ impl TellEnd {
         // This process has nothing else to do, so it may block its only thread.
         let polled = retry_on_intr(|| poll(&mut both, None));
         let has_ended = !both[0].revents().is_empty();
-        if polled.is_ok() && !has_ended { Seen::TerminalGone } else { Seen::MayHaveEnded }
+        if polled.is_ok() && !has_ended { WaitEnd::TerminalGone } else { WaitEnd::MayHaveEnded }
     }
 
     /// Whether the process runs, as far as an engine can be asked.
@@ -266,11 +266,11 @@ mod tests {
     #[test]
     fn a_flag_counts_at_once_and_a_setting_after_its_time() {
         let after = Duration::from_secs(30);
-        let means = |asked, notify| Means::new(asked, notify, after);
+        let means = |asked, notify| NotifyBy::new(asked, notify, after);
         assert!(means(false, Notify::Off).is_none());
         assert_eq!(means(true, Notify::Off).terminal_after, Some(Duration::ZERO));
         assert_eq!(means(false, Notify::Terminal).terminal_after, Some(after));
-        assert_eq!(means(true, Notify::Terminal), Means { terminal_after: Some(Duration::ZERO), desktop_after: None });
-        assert_eq!(means(true, Notify::Desktop), Means { terminal_after: Some(Duration::ZERO), desktop_after: Some(after) });
+        assert_eq!(means(true, Notify::Terminal), NotifyBy { terminal_after: Some(Duration::ZERO), desktop_after: None });
+        assert_eq!(means(true, Notify::Desktop), NotifyBy { terminal_after: Some(Duration::ZERO), desktop_after: Some(after) });
     }
 }

@@ -47,7 +47,7 @@ pub(crate) enum Choice {
 }
 
 /// A verb that is about many processes.
-pub(crate) struct Many {
+pub(crate) struct BulkVerb {
     /// What it does: `stop`.
     pub(crate) verb: &'static str,
     /// What it has done: `stopped`.
@@ -58,7 +58,7 @@ pub(crate) struct Many {
     pub(crate) failed: bool,
 }
 
-impl Many {
+impl BulkVerb {
     fn takes(&self, p: &ProcessInfo, older: Option<Duration>, now: outlast_client::Time) -> bool {
         let is_over = p.fate.completion_reason.is_some();
         let age = match p.fate.ended_at {
@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn age_counts_from_the_start_of_a_running_process_and_from_the_end_of_a_finished_one() {
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
-        let kill = Many { verb: "stop", done: "stopped", finished: false, failed: false };
-        let clean = |failed| Many { verb: "remove", done: "removed", finished: true, failed };
+        let kill = BulkVerb { verb: "stop", done: "stopped", finished: false, failed: false };
+        let clean = |failed| BulkVerb { verb: "remove", done: "removed", finished: true, failed };
         let (running, good, bad) = (process(None, None), process(None, Some(0)), process(None, Some(3)));
         let minutes = |n: u64| Some(Duration::from_secs(60 * n));
         assert!(kill.takes(&running, None, now) && kill.takes(&running, minutes(1), now) && !kill.takes(&running, minutes(2), now));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_question_names_the_other_sessions() {
-        let kill = Many { verb: "stop", done: "stopped", finished: false, failed: false };
+        let kill = BulkVerb { verb: "stop", done: "stopped", finished: false, failed: false };
         let all: Vec<ProcessInfo> = ["a", "b", "c", "d", "a"].iter().map(|s| process(Some(s), None)).collect();
         let others: Vec<&ProcessInfo> = all.iter().collect();
         assert_eq!(kill.question(1, &others[..1]), "stop 1 process, of another session (a)?");

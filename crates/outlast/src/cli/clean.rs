@@ -1,6 +1,6 @@
 //! `outlast clean`
 
-use super::choice::{Choice, ChoiceArgs, Many};
+use super::choice::{BulkVerb, Choice, ChoiceArgs};
 use super::owner::meant;
 use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, named, times};
@@ -35,7 +35,7 @@ impl Clean {
         // Only a person reads which ones were removed.
         let before = if ctx.out.has_person() { client.list(&scope, true).await? } else { Vec::new() };
         let about = About::Words("removing finished processes");
-        let many = Many { verb: "remove", done: "removed", finished: true, failed: self.failed };
+        let many = BulkVerb { verb: "remove", done: "removed", finished: true, failed: self.failed };
         let left = "the rest is still being removed";
         let cleaned = match many.choose(ctx, &client, &self.choice, &scope).await? {
             Choice::All => progress::during(ctx, about, left, client.clean(&scope)).await??,

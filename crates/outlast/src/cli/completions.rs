@@ -18,11 +18,11 @@ use std::io::Write as _;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Completions {
     /// Which shell
-    shell: Shell,
+    shell: CompletionShell,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Shell {
+enum CompletionShell {
     Bash,
     Zsh,
     Fish,
@@ -39,11 +39,11 @@ impl Completions {
             script
         };
         let script = match self.shell {
-            Shell::Bash => include_bytes!("completions/outlast.bash").to_vec(),
-            Shell::Zsh => include_bytes!("completions/outlast.zsh").to_vec(),
-            Shell::Fish => include_bytes!("completions/outlast.fish").to_vec(),
-            Shell::Elvish => written(clap_complete::Shell::Elvish),
-            Shell::Power => written(clap_complete::Shell::PowerShell),
+            CompletionShell::Bash => include_bytes!("completions/outlast.bash").to_vec(),
+            CompletionShell::Zsh => include_bytes!("completions/outlast.zsh").to_vec(),
+            CompletionShell::Fish => include_bytes!("completions/outlast.fish").to_vec(),
+            CompletionShell::Elvish => written(clap_complete::Shell::Elvish),
+            CompletionShell::Power => written(clap_complete::Shell::PowerShell),
         };
         std::io::stdout().write_all(&script)?;
         Ok(0)

@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 #[derive(Debug, Args)]
 pub(crate) struct Config {
     #[command(subcommand)]
-    what: What,
+    command: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ConfigCommand {
     /// Show every value in effect and where it comes from
     ///
     /// If an engine runs, its values are shown. A value that was changed in the file since is shown beside it; `outlast engine restart` makes the
@@ -33,24 +33,26 @@ enum What {
 
 impl Config {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        match self.what {
-            What::Show => show(ctx, &engine(ctx).await)?,
-            What::Path if ctx.out.json => ctx.out.object(&json!({"path": ctx.settings.file, "exists": ctx.settings.file.exists()}))?,
-            What::Path => ctx.out.line(&ctx.settings.file.display().to_string())?,
+        match self.command {
+            ConfigCommand::Show => show(ctx, &engine(ctx).await)?,
+            ConfigCommand::Path if ctx.out.json => {
+                ctx.out.object(&json!({"path": ctx.settings.file, "exists": ctx.settings.file.exists()}))?
+            }
+            ConfigCommand::Path => ctx.out.line(&ctx.settings.file.display().to_string())?,
         }
         Ok(0)
     }
 }
 
 /// What the engine of the home answers, if it does.
-enum Asked {
+enum EngineAnswer {
     NotRunning,
     Running(Box<EngineStatus>),
     Failed(String),
 }
 
 /// Asks the engine that runs. None is started: that one would have read the configuration just now.
-async fn engine(ctx: &Context) -> Asked {
+async fn engine(ctx: &Context) -> EngineAnswer {
     let asked = async {
         match running(ctx).await? {
             Some(client) => Ok::<_, Failure>(Some(client.engine_status().await?)),
@@ -58,9 +60,9 @@ async fn engine(ctx: &Context) -> Asked {
         }
     };
     match asked.await {
-        Ok(Some(status)) => Asked::Running(Box::new(status)),
-        Ok(None) => Asked::NotRunning,
-        Err(e) => Asked::Failed(e.error().to_owned()),
+        Ok(Some(status)) => EngineAnswer::Running(Box::new(status)),
+        Ok(None) => EngineAnswer::NotRunning,
+        Err(e) => EngineAnswer::Failed(e.error().to_owned()),
     }
 }
 
@@ -113,7 +115,7 @@ fn effective(settings: &Settings, used: &BTreeMap<String, Setting>) -> Vec<Effec
 
 /// A hook or webhook of the configuration.
 #[derive(serde::Serialize)]
-struct Sink {
+struct ConfiguredSink {
     kind: &'static str,
     name: String,
     /// The command or the address, without secrets.
@@ -121,7 +123,7 @@ struct Sink {
 }
 
 /// Those of the file that are used.
-fn sinks(settings: &Settings) -> Vec<Sink> {
+fn sinks(settings: &Settings) -> Vec<ConfiguredSink> {
     let redactor = Redactor::new(true);
     let is_used = |name: &str| settings.sinks.calls.iter().any(|call| call.name == name);
     let of = |kind: &'static str, key: &str| {
@@ -137,7 +139,7 @@ fn sinks(settings: &Settings) -> Vec<Sink> {
                 }
                 _ => return None,
             };
-            Some(Sink { kind, name: tame(name), calls: tame(&calls) })
+            Some(ConfiguredSink { kind, name: tame(name), calls: tame(&calls) })
         };
         tables.filter_map(sink).collect::<Vec<_>>()
     };
@@ -152,22 +154,22 @@ fn address(url: &str) -> String {
     format!("{scheme}://{host}{}", if path.len() > 1 { "/***" } else { path })
 }
 
-fn show(ctx: &Context, engine: &Asked) -> Result<(), Failure> {
+fn show(ctx: &Context, engine: &EngineAnswer) -> Result<(), Failure> {
     let s = &ctx.settings;
     let none = BTreeMap::new();
-    let used = if let Asked::Running(status) = engine { &status.settings } else { &none };
+    let used = if let EngineAnswer::Running(status) = engine { &status.settings } else { &none };
     if ctx.out.json {
         return ctx.out.object(&as_json(s, engine, used));
     }
     ctx.out.line(&format!("# home: {}", s.home.display()))?;
     ctx.out.line(&format!("# file: {}{}", s.file.display(), if s.file.exists() { "" } else { " (absent)" }))?;
     ctx.out.line(&match engine {
-        Asked::Running(status) => {
+        EngineAnswer::Running(status) => {
             let read_at = times::clock_and_age(status.started_at, times::now(), &ctx.world.zone());
             format!("# engine: pid {}; it read its settings at {read_at}", status.pid)
         }
-        Asked::NotRunning => "# engine: none runs; the next one uses these values".into(),
-        Asked::Failed(why) => format!("# engine: it cannot be asked which values it uses: {why}"),
+        EngineAnswer::NotRunning => "# engine: none runs; the next one uses these values".into(),
+        EngineAnswer::Failed(why) => format!("# engine: it cannot be asked which values it uses: {why}"),
     })?;
     let all = effective(s, used);
     let lines: Vec<_> = all.iter().map(|v| format!("{} = {}", v.key, v.value)).collect();
@@ -186,7 +188,7 @@ fn show(ctx: &Context, engine: &Asked) -> Result<(), Failure> {
 }
 
 /// The same for programs: each value in effect, and what is configured instead, if the engine has not read that.
-fn as_json(s: &Settings, engine: &Asked, used: &BTreeMap<String, Setting>) -> Value {
+fn as_json(s: &Settings, engine: &EngineAnswer, used: &BTreeMap<String, Setting>) -> Value {
     let outdated = s.outdated(used);
     let current = s.of_engine();
     let mut values: Map<String, Value> =
@@ -202,9 +204,9 @@ fn as_json(s: &Settings, engine: &Asked, used: &BTreeMap<String, Setting>) -> Va
         values.insert(key.clone(), shown);
     }
     let engine = match engine {
-        Asked::Running(status) => json!({"pid": status.pid, "started_at": status.started_at, "needs_restart": !outdated.is_empty()}),
-        Asked::NotRunning => Value::Null,
-        Asked::Failed(why) => json!({"error": why}),
+        EngineAnswer::Running(status) => json!({"pid": status.pid, "started_at": status.started_at, "needs_restart": !outdated.is_empty()}),
+        EngineAnswer::NotRunning => Value::Null,
+        EngineAnswer::Failed(why) => json!({"error": why}),
     };
     json!({"home": s.home, "path": s.file, "engine": engine, "values": values, "sinks": sinks(s), "warnings": s.warnings})
 }

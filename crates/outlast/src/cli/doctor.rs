@@ -13,7 +13,7 @@ mod trial;
 use super::out::{Out, Tone};
 use super::table::wrap;
 use super::{Context, Failure, progress, times};
-use crate::os::Place;
+use crate::os::Surroundings;
 use clap::Args;
 use outlast_client::{Client, DeadLetter, EngineStatus, History, Owner, ProcessInfo, Scope, Told};
 use serde::Serialize;
@@ -86,7 +86,7 @@ impl Check {
 }
 
 /// What the engine of the home answered.
-pub(super) struct Found {
+pub(super) struct EngineReport {
     status: EngineStatus,
     processes: Vec<ProcessInfo>,
     dead: Vec<DeadLetter>,
@@ -95,8 +95,8 @@ pub(super) struct Found {
 
 /// The facts from which the checks are made, besides the home itself.
 struct Facts<'a> {
-    place: Place,
-    found: &'a Result<Found, Failure>,
+    place: Surroundings,
+    found: &'a Result<EngineReport, Failure>,
     /// Absent with `--quick`.
     trial: Option<&'a trial::Seen>,
     /// Ended processes of Outlast that process 1 has not reaped.
@@ -110,7 +110,7 @@ impl Doctor {
             Err(e) => Err(e),
         };
         let trial = if self.quick { None } else { Some(try_promises(ctx).await?) };
-        let place = Place::here();
+        let place = Surroundings::here();
         let unreaped = place::unreaped(&place).await;
         let facts = Facts { place, found: &found, trial: trial.as_ref(), unreaped };
         let mut checks = examine(ctx, &facts);
@@ -132,10 +132,10 @@ impl Doctor {
 }
 
 /// Asks as a user does, who sees all sessions. This marks nothing as delivered.
-pub(super) async fn ask(client: &Client) -> Result<Found, Failure> {
+pub(super) async fn ask(client: &Client) -> Result<EngineReport, Failure> {
     let client = client.with_owner(Owner::default());
     let dropped = History::default().in_state("dropped").limit(MAX_NOTICES).newest_first();
-    Ok(Found {
+    Ok(EngineReport {
         status: client.engine_status().await?,
         processes: client.list(&Scope::default(), true).await?,
         dead: client.dead_letters(Some(MAX_NOTICES)).await?,
@@ -144,8 +144,8 @@ pub(super) async fn ask(client: &Client) -> Result<Found, Failure> {
 }
 
 /// What the checks say that only look, as text: for a report. No engine is started, and no program is run.
-pub(super) fn looked_at(ctx: &Context, found: &Result<Found, Failure>) -> String {
-    let facts = Facts { place: Place::here(), found, trial: None, unreaped: 0 };
+pub(super) fn looked_at(ctx: &Context, found: &Result<EngineReport, Failure>) -> String {
+    let facts = Facts { place: Surroundings::here(), found, trial: None, unreaped: 0 };
     let checks = examine(ctx, &facts);
     let mut lines: Vec<String> = checks.iter().flat_map(|check| lines(&Out::plain(None), check)).collect();
     lines.push(summary(&checks, false));
@@ -244,10 +244,10 @@ mod tests {
     use super::*;
     use crate::os::Container;
 
-    pub(super) const MACHINE: Place = Place { container: None, init: String::new(), has_battery: false, has_systemd: false };
+    pub(super) const MACHINE: Surroundings = Surroundings { container: None, init: String::new(), has_battery: false, has_systemd: false };
 
-    pub(super) fn docker() -> Place {
-        Place { container: Some(Container::Docker), init: "sh".into(), has_battery: false, has_systemd: false }
+    pub(super) fn docker() -> Surroundings {
+        Surroundings { container: Some(Container::Docker), init: "sh".into(), has_battery: false, has_systemd: false }
     }
 
     /// Renders checks as they are printed without a terminal.

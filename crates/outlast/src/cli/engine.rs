@@ -15,11 +15,11 @@ use serde_json::json;
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
     #[command(subcommand)]
-    what: What,
+    command: EngineCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum EngineCommand {
     /// Show the state of the engine; starts one if none runs
     Status {
         /// Do not start one
@@ -39,16 +39,16 @@ enum What {
 
 impl Engine {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        match self.what {
-            What::Status { no_start: false } => status(ctx, ctx.client().await?).await,
-            What::Status { no_start: true } => match running(ctx).await? {
+        match self.command {
+            EngineCommand::Status { no_start: false } => status(ctx, ctx.client().await?).await,
+            EngineCommand::Status { no_start: true } => match running(ctx).await? {
                 Some(client) => status(ctx, client).await,
                 None => none(ctx),
             },
-            What::Start => start(ctx).await,
-            What::Restart => restart(ctx).await,
-            What::Install(install) => install.perform(ctx).await,
-            What::Stop => match running(ctx).await? {
+            EngineCommand::Start => start(ctx).await,
+            EngineCommand::Restart => restart(ctx).await,
+            EngineCommand::Install(install) => install.perform(ctx).await,
+            EngineCommand::Stop => match running(ctx).await? {
                 Some(client) => stop(ctx, client).await,
                 None => none(ctx),
             },

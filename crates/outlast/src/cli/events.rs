@@ -34,11 +34,11 @@ pub(crate) struct Events {
     #[command(flatten)]
     whose: Whose,
     #[command(subcommand)]
-    what: Option<What>,
+    command: Option<EventsCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum EventsCommand {
     /// Take notices, and settle each with `ack`, `release` or `drop` before its lease ends
     Next(give::Next),
     /// Acknowledge notices: they were delivered
@@ -67,7 +67,7 @@ enum What {
     /// List the notices that hooks and webhooks gave up on
     Dead(read::Dead),
     /// Deliver notices again
-    Replay(Again),
+    Replay(ReplayArgs),
     /// Report whether the session of a process has seen its end; if it has, no notice is delivered
     Consumed {
         /// The process: its name, its id, or at least four digits of its id
@@ -103,7 +103,7 @@ struct Post {
 
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true)))]
-struct Again {
+struct ReplayArgs {
     /// Delivered notices from this number on, to their sessions
     #[arg(long, value_name = "SEQ", group = "what")]
     from: Option<u64>,
@@ -140,18 +140,18 @@ impl Events {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let owner = self.whose.or(ctx.owner());
         let client = ctx.client().await?.with_owner(owner);
-        match self.what.unwrap_or_else(|| What::Drain(give::Drain::all())) {
-            What::Next(next) => next.perform(ctx, &client).await,
-            What::Ack(which) => settle(ctx, &client, which, Verdict::Delivered).await,
-            What::Release(which) => settle(ctx, &client, which, Verdict::Released).await,
-            What::Drop { which, reason } => settle(ctx, &client, which, Verdict::Dropped { reason }).await,
-            What::Drain(drain) => drain.perform(ctx, &client).await,
-            What::Follow(follow) => follow.perform(ctx, &client).await,
-            What::Post(post) => post.perform(ctx, &client).await,
-            What::History(history) => history.perform(ctx, &client).await,
-            What::Dead(dead) => dead.perform(ctx, &client).await,
-            What::Replay(again) => again.perform(ctx, &client).await,
-            What::Consumed { id, mark } => {
+        match self.command.unwrap_or_else(|| EventsCommand::Drain(give::Drain::all())) {
+            EventsCommand::Next(next) => next.perform(ctx, &client).await,
+            EventsCommand::Ack(which) => settle(ctx, &client, which, Verdict::Delivered).await,
+            EventsCommand::Release(which) => settle(ctx, &client, which, Verdict::Released).await,
+            EventsCommand::Drop { which, reason } => settle(ctx, &client, which, Verdict::Dropped { reason }).await,
+            EventsCommand::Drain(drain) => drain.perform(ctx, &client).await,
+            EventsCommand::Follow(follow) => follow.perform(ctx, &client).await,
+            EventsCommand::Post(post) => post.perform(ctx, &client).await,
+            EventsCommand::History(history) => history.perform(ctx, &client).await,
+            EventsCommand::Dead(dead) => dead.perform(ctx, &client).await,
+            EventsCommand::Replay(again) => again.perform(ctx, &client).await,
+            EventsCommand::Consumed { id, mark } => {
                 let id = named::find_or_id(ctx, &client, id).await?;
                 consumed(ctx, &client, &id, mark).await
             }
@@ -211,7 +211,7 @@ fn object(text: &[u8]) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-impl Again {
+impl ReplayArgs {
     async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let what = match self.from {
             Some(seq) => Replay::From { seq },

@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 const PROMPT: Duration = Duration::from_millis(200);
 
 /// Which output, and how.
-pub(crate) struct Follow<'a> {
+pub(crate) struct FollowOutput<'a> {
     pub(crate) client: &'a Client,
     pub(crate) id: &'a str,
     /// The command, which decides how much is masked.
@@ -51,7 +51,7 @@ impl Stopped {
     }
 }
 
-impl Follow<'_> {
+impl FollowOutput<'_> {
     /// Shows output until its end, or Ctrl-C.
     pub(crate) async fn show(&self, ctx: &Context) -> Result<Stopped, Failure> {
         let mut interrupts = signal(SignalKind::interrupt())?;
@@ -62,7 +62,7 @@ impl Follow<'_> {
         if !self.raw && ctx.settings.redact {
             chunks = chunks.masked();
         }
-        let mut screen = Screen::new(ctx, self.raw, self.command);
+        let mut screen = OutputScreen::new(ctx, self.raw, self.command);
         loop {
             let next = tokio::select! {
                 _ = interrupts.recv() => return Ok(self.leave(ctx, &chunks)),
@@ -87,7 +87,7 @@ impl Follow<'_> {
 }
 
 /// What happened to the output.
-pub(crate) enum Next {
+pub(crate) enum NextOutput {
     Chunk(Chunk),
     /// Nothing for a while, and an unfinished line waits.
     Quiet,
@@ -95,13 +95,13 @@ pub(crate) enum Next {
 }
 
 /// Where output is shown.
-pub(crate) struct Screen {
+pub(crate) struct OutputScreen {
     /// With `--json` standard output is for the one object, so that output goes to standard error.
     out: Box<dyn tokio::io::AsyncWrite + Unpin>,
     render: Option<Render>,
 }
 
-impl Screen {
+impl OutputScreen {
     pub(crate) fn new(ctx: &Context, raw: bool, command: &str) -> Self {
         let out: Box<dyn tokio::io::AsyncWrite + Unpin> =
             if ctx.out.json { Box::new(tokio::io::stderr()) } else { Box::new(tokio::io::stdout()) };
@@ -110,31 +110,31 @@ impl Screen {
     }
 
     /// The next thing to show. May be dropped while it waits.
-    pub(crate) async fn next(&self, chunks: &mut Chunks) -> Result<Next, Failure> {
+    pub(crate) async fn next(&self, chunks: &mut Chunks) -> Result<NextOutput, Failure> {
         let chunk = if self.render.as_ref().is_some_and(Render::waits) {
             match tokio::time::timeout(PROMPT, chunks.next()).await {
                 Ok(chunk) => chunk?,
-                Err(_quiet) => return Ok(Next::Quiet),
+                Err(_quiet) => return Ok(NextOutput::Quiet),
             }
         } else {
             chunks.next().await?
         };
-        Ok(chunk.map_or(Next::End, Next::Chunk))
+        Ok(chunk.map_or(NextOutput::End, NextOutput::Chunk))
     }
 
     /// Shows it. Whether more may come.
-    pub(crate) async fn show(&mut self, ctx: &Context, next: Next) -> Result<bool, Failure> {
+    pub(crate) async fn show(&mut self, ctx: &Context, next: NextOutput) -> Result<bool, Failure> {
         match next {
-            Next::Chunk(Chunk::Bytes { bytes, .. }) => self.bytes(&bytes).await?,
-            Next::Chunk(Chunk::Gap { from, to, why }) => {
+            NextOutput::Chunk(Chunk::Bytes { bytes, .. }) => self.bytes(&bytes).await?,
+            NextOutput::Chunk(Chunk::Gap { from, to, why }) => {
                 self.finish().await?;
                 ctx.out.remark(&gap(from, to, &why));
             }
-            Next::Quiet => {
+            NextOutput::Quiet => {
                 let text = self.render.as_mut().map(Render::show_unfinished).unwrap_or_default();
                 self.write(text.as_bytes()).await?;
             }
-            Next::End => {
+            NextOutput::End => {
                 self.finish().await?;
                 return Ok(false);
             }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 /// A group of `outlast --help`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Group {
+enum VerbGroup {
     Everyday,
     Input,
     Notices,
@@ -17,14 +17,14 @@ enum Group {
     Machine,
 }
 
-use Group::{Agents, Everyday, Input, Machine, Notices};
+use VerbGroup::{Agents, Everyday, Input, Machine, Notices};
 
 /// The groups, in the order in which they are shown.
-const GROUPS: [(Group, &str); 5] =
+const GROUPS: [(VerbGroup, &str); 5] =
     [(Everyday, "Everyday"), (Input, "Input and terminals"), (Notices, "Notices"), (Agents, "Agents"), (Machine, "This machine")];
 
 /// The verbs in the order in which they are shown: name, group, examples.
-const VERBS: &[(&str, Group, [&str; 2])] = &[
+const VERBS: &[(&str, VerbGroup, [&str; 2])] = &[
     (
         "run",
         Everyday,

@@ -30,11 +30,11 @@ pub(super) const HERMES_OVER_MCP: &str = hermes::OVER_MCP;
 #[derive(Debug, Args)]
 pub(crate) struct Hook {
     #[command(subcommand)]
-    client: Client,
+    command: HookVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum Client {
+enum HookVerb {
     Claude(claude::Claude),
     Codex(codex::Codex),
     Opencode(opencode::Opencode),
@@ -44,15 +44,15 @@ enum Client {
 
 impl Hook {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        if !matches!(self.client, Client::Test(_)) && explain::is_typed() {
+        if !matches!(self.command, HookVerb::Test(_)) && explain::is_typed() {
             return explain::tell(ctx, Explained::Hook);
         }
-        match self.client {
-            Client::Test(args) => args.perform(ctx).await,
-            Client::Claude(args) => args.perform(ctx).await,
-            Client::Codex(args) => args.perform(ctx).await,
-            Client::Opencode(args) => args.perform(ctx).await,
-            Client::Hermes(args) => args.perform(ctx).await,
+        match self.command {
+            HookVerb::Test(args) => args.perform(ctx).await,
+            HookVerb::Claude(args) => args.perform(ctx).await,
+            HookVerb::Codex(args) => args.perform(ctx).await,
+            HookVerb::Opencode(args) => args.perform(ctx).await,
+            HookVerb::Hermes(args) => args.perform(ctx).await,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `outlast kill`
 
-use super::choice::{Choice, ChoiceArgs, Many};
+use super::choice::{BulkVerb, Choice, ChoiceArgs};
 use super::named::{self, Each, Named};
 use super::owner::meant;
 use super::progress::{self, About};
@@ -147,7 +147,7 @@ async fn tell(ctx: &Context, client: &Client, of: &Named, killed: &Killed) -> Re
 async fn all(ctx: &Context, scope: Scope, choice: &ChoiceArgs, kill: outlast_client::Kill, named: Option<String>) -> Result<i32, Failure> {
     let client = ctx.client().await?;
     let left = "they are still being stopped; see with: outlast list";
-    let many = Many { verb: "stop", done: "stopped", finished: false, failed: false };
+    let many = BulkVerb { verb: "stop", done: "stopped", finished: false, failed: false };
     let about = about(ctx, "each of them", &kill);
     let killed = match many.choose(ctx, &client, choice, &scope).await? {
         Choice::All => progress::during(ctx, about, left, client.kill_all(&scope, kill)).await??,

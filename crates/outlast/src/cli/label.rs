@@ -100,18 +100,18 @@ pub(crate) struct NamedOrLabelled {
 }
 
 /// Processes that were looked up.
-pub(crate) struct Meant {
+pub(crate) struct Selection {
     pub(crate) all: Vec<named::Named>,
     /// Whether one process was named, so that the answer is that of one.
     pub(crate) is_one: bool,
 }
 
 impl NamedOrLabelled {
-    pub(crate) async fn find(&self, ctx: &Context, client: &Client) -> Result<Meant, Failure> {
+    pub(crate) async fn find(&self, ctx: &Context, client: &Client) -> Result<Selection, Failure> {
         let is_labelled = self.label.is_given();
         let given = if is_labelled { self.label.find(ctx, client).await? } else { self.ids.clone() };
         let all = named::find_each(ctx, client, &given).await?;
-        Ok(Meant { is_one: !is_labelled && given.len() == 1, all })
+        Ok(Selection { is_one: !is_labelled && given.len() == 1, all })
     }
 }
 

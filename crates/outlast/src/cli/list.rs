@@ -26,7 +26,7 @@ pub(crate) struct List {
     all: bool,
     /// Only processes in this state
     #[arg(long, value_name = "STATE")]
-    state: Option<State>,
+    state: Option<StateFilter>,
     /// Only processes with this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct List {
     label: LabelArgs,
     /// Sort by this field [default: those that run first, and the older before the younger]
     #[arg(long, value_name = "FIELD")]
-    sort: Option<Field>,
+    sort: Option<SortField>,
     /// The other way round
     #[arg(long)]
     reverse: bool,
@@ -44,7 +44,7 @@ pub(crate) struct List {
 
 /// What `--state` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum State {
+enum StateFilter {
     /// The command has not ended
     Running,
     /// The command has ended, in whatever way
@@ -67,7 +67,7 @@ enum State {
     Lost,
 }
 
-impl State {
+impl StateFilter {
     fn takes(self, p: &ProcessInfo) -> bool {
         match self {
             Self::Running => p.status == Status::Running,
@@ -91,7 +91,7 @@ impl State {
 
 /// What `--sort` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Field {
+enum SortField {
     /// When it was started, the newest first
     Started,
     /// When it ended, the newest first; those that run come last
@@ -108,7 +108,7 @@ enum Field {
     Command,
 }
 
-impl Field {
+impl SortField {
     /// Sorts. Where the field is equal, the order stays. What lacks the field comes last, also the other way round.
     fn sort(self, all: &mut [ProcessInfo], is_reversed: bool) {
         let is_falling = matches!(self, Self::Started | Self::Ended | Self::Time | Self::Output) != is_reversed;
@@ -133,7 +133,7 @@ impl List {
         let named = self.scope.session.clone();
         let scope = self.scope.clone().or(&ctx.owner());
         let client = ctx.client().await?;
-        let all = self.all || self.state.is_some_and(State::is_finished);
+        let all = self.all || self.state.is_some_and(StateFilter::is_finished);
         let mut processes = client.list(&scope, all).await?;
         ending::mark_suspended(&mut processes);
         let has_any = !processes.is_empty();
@@ -231,7 +231,7 @@ pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> V
 }
 
 /// The same with a column for the field by which they were sorted, if the others do not show it.
-fn sorted_lines(processes: &[ProcessInfo], by: Option<Field>, now: Time, out: &super::Out) -> Vec<String> {
+fn sorted_lines(processes: &[ProcessInfo], by: Option<SortField>, now: Time, out: &super::Out) -> Vec<String> {
     let is_narrow = out.width.is_some_and(|width| width < ROOM_FOR_LONG_STATES);
     let standing = if is_narrow { ending::short_standing } else { ending::standing };
     let rows: Vec<_> = processes
@@ -243,10 +243,10 @@ fn sorted_lines(processes: &[ProcessInfo], by: Option<Field>, now: Time, out: &s
                 Cell::new(&standing).tone(tone),
                 Cell::new(&pids(p)),
                 Cell::new(&times::age(p.uptime_seconds)),
-                Cell::new(&by.filter(|by| *by == Field::Started).and_then(|_| times::ago(p.started_at, now)).unwrap_or_default())
+                Cell::new(&by.filter(|by| *by == SortField::Started).and_then(|_| times::ago(p.started_at, now)).unwrap_or_default())
                     .tone(Tone::Quiet),
                 Cell::new(&p.fate.ended_at.and_then(|at| times::ago(at, now)).unwrap_or_default()).tone(Tone::Quiet),
-                Cell::new(&by.filter(|by| *by == Field::Output).map(|_| times::size(p.output_bytes)).unwrap_or_default()),
+                Cell::new(&by.filter(|by| *by == SortField::Output).map(|_| times::size(p.output_bytes)).unwrap_or_default()),
                 Cell::new(&told(p)),
                 Cell::new(Conversation::of(p).map(Conversation::name).unwrap_or_default()),
                 Cell::new(p.name.as_deref().unwrap_or_default()),

@@ -4,8 +4,8 @@ mod several;
 
 pub(crate) use several::Several;
 
-use super::follow::{Follow, Screen, Stopped, gap};
-use super::label::{Meant, NamedOrLabelled};
+use super::follow::{FollowOutput, OutputScreen, Stopped, gap};
+use super::label::{NamedOrLabelled, Selection};
 use super::out::Tone;
 use super::output::{self, Begin, Form, Printer, Range};
 use super::times::{self, GivenTime};
@@ -106,7 +106,7 @@ impl Log {
     pub(crate) async fn perform(mut self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
         // All are looked up before anything is shown: a name that is wrong is told at once.
-        let Meant { all, is_one } = self.which.find(ctx, &client).await?;
+        let Selection { all, is_one } = self.which.find(ctx, &client).await?;
         self.ids = all.into_iter().map(|one| one.id).collect();
         if self.prefix || !is_one {
             return several::perform(self, ctx, &client).await;
@@ -175,7 +175,7 @@ impl Log {
     /// The kept bytes: of the lines or from the byte asked for, else all.
     async fn bytes(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let (from, end) = self.raw_range(ctx, client).await?;
-        let mut screen = Screen::new(ctx, true, "");
+        let mut screen = OutputScreen::new(ctx, true, "");
         let mut chunks = client.read(self.id(), From::Byte(from));
         while let Some(chunk) = chunks.next().await? {
             match chunk {
@@ -231,7 +231,7 @@ impl Log {
             _ => begin.from_byte,
         };
         let id = begin.id;
-        let follow = Follow { client, id: &id, command: &begin.command, from: From::Byte(from), raw: self.raw, to_exit: false };
+        let follow = FollowOutput { client, id: &id, command: &begin.command, from: From::Byte(from), raw: self.raw, to_exit: false };
         let stopped = follow.show(ctx).await?;
         let now = client.poll(&id).await?;
         if ctx.out.json {

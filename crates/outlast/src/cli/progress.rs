@@ -65,7 +65,7 @@ fn is_seen(ctx: &Context) -> bool {
 async fn tell(ctx: &Context, about: &About<'_>) -> std::convert::Infallible {
     let began = Instant::now();
     // Wiped when it is dropped, which is when the wait is over.
-    let line = Line::default();
+    let line = StatusLine::default();
     let mut watched = None;
     loop {
         tokio::time::sleep(SECOND).await;
@@ -144,11 +144,11 @@ fn last_of(text: &str) -> Option<String> {
 
 /// The one line, wiped when it is dropped.
 #[derive(Default)]
-struct Line {
+struct StatusLine {
     shown: Cell<bool>,
 }
 
-impl Line {
+impl StatusLine {
     fn show(&self, ctx: &Context, text: &str) {
         let width = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |w| usize::from(w.ws_col.max(2)));
         // A full last column would begin another line.
@@ -159,7 +159,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         if self.shown.get() {
             // A terminal that is gone shows nothing any more.

@@ -23,11 +23,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 #[command(verbatim_doc_comment)]
 pub(crate) struct Prompt {
     /// The shell
-    shell: Option<Shell>,
+    shell: Option<PromptShell>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Shell {
+enum PromptShell {
     Bash,
     Zsh,
     Fish,
@@ -37,9 +37,9 @@ impl Prompt {
     /// Prints, and returns the exit code. Whatever goes wrong, nothing is said: a user looks at a prompt.
     pub(crate) fn perform(self, json: bool) -> i32 {
         let text = match self.shell {
-            Some(Shell::Bash) => include_str!("prompt/outlast.bash").to_owned(),
-            Some(Shell::Zsh) => include_str!("prompt/outlast.zsh").to_owned(),
-            Some(Shell::Fish) => include_str!("prompt/outlast.fish").to_owned(),
+            Some(PromptShell::Bash) => include_str!("prompt/outlast.bash").to_owned(),
+            Some(PromptShell::Zsh) => include_str!("prompt/outlast.zsh").to_owned(),
+            Some(PromptShell::Fish) => include_str!("prompt/outlast.fish").to_owned(),
             None => match (counts().unwrap_or_default(), json) {
                 (counts, true) => format!("{}\n", json!({"running": counts.running, "waiting": counts.waiting})),
                 (counts, false) => shown(counts),

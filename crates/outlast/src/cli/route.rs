@@ -8,11 +8,11 @@ use outlast_client::Route;
 pub(crate) struct RouteArgs {
     /// Where in a chat to answer, sent along with each notice; K is platform, chat, user, name, thread or message
     #[arg(long = "route", value_name = "K=V", value_parser = part)]
-    parts: Vec<(Part, String)>,
+    parts: Vec<(RouteField, String)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum RouteField {
     Platform,
     Chat,
     User,
@@ -21,15 +21,15 @@ enum Part {
     Message,
 }
 
-fn part(text: &str) -> Result<(Part, String), String> {
+fn part(text: &str) -> Result<(RouteField, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form K=V"))?;
     let part = match name {
-        "platform" => Part::Platform,
-        "chat" => Part::Chat,
-        "user" => Part::User,
-        "name" => Part::Name,
-        "thread" => Part::Thread,
-        "message" => Part::Message,
+        "platform" => RouteField::Platform,
+        "chat" => RouteField::Chat,
+        "user" => RouteField::User,
+        "name" => RouteField::Name,
+        "thread" => RouteField::Thread,
+        "message" => RouteField::Message,
         _ => return Err(format!("{name:?} is not one of platform, chat, user, name, thread and message")),
     };
     Ok((part, value.to_owned()))
@@ -41,12 +41,12 @@ impl From<RouteArgs> for Route {
         let mut route = Self::default();
         for (part, value) in args.parts {
             let place = match part {
-                Part::Platform => &mut route.platform,
-                Part::Chat => &mut route.chat_id,
-                Part::User => &mut route.user_id,
-                Part::Name => &mut route.user_name,
-                Part::Thread => &mut route.thread_id,
-                Part::Message => &mut route.message_id,
+                RouteField::Platform => &mut route.platform,
+                RouteField::Chat => &mut route.chat_id,
+                RouteField::User => &mut route.user_id,
+                RouteField::Name => &mut route.user_name,
+                RouteField::Thread => &mut route.thread_id,
+                RouteField::Message => &mut route.message_id,
             };
             *place = Some(value);
         }

@@ -4,7 +4,7 @@ use super::answer::{merge, of_start};
 use super::bell::Bell;
 use super::envfile::EnvArgs;
 use super::failure::OURS;
-use super::follow::{Follow, Stopped};
+use super::follow::{FollowOutput, Stopped};
 use super::label::{self, Label};
 use super::named::{Named, shown, typed, with_ids};
 use super::out::tame;
@@ -356,7 +356,7 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: O
 pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo, bell: Option<Bell>) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
     ctx.out.tip(&format!("{id} runs; Ctrl-C leaves it running"));
-    let follow = Follow { client, id: &id, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };
+    let follow = FollowOutput { client, id: &id, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };
     let stopped = follow.show(ctx).await?;
     let now = client.poll(&id).await?;
     if ctx.out.json {

@@ -15,26 +15,26 @@ use std::ffi::OsString;
 #[derive(Debug, Args)]
 pub(crate) struct Tool {
     #[command(subcommand)]
-    what: What,
+    command: ToolCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ToolCommand {
     /// Run a command in the foreground or background
-    Terminal(Call),
+    Terminal(ToolCall),
     /// Manage background processes
-    Process(Call),
+    Process(ToolCall),
     /// Print the names, descriptions and JSON schemas that a model is given
-    Schema(Can),
+    Schema(HostArgs),
 }
 
 #[derive(Debug, Args)]
-struct Call {
+struct ToolCall {
     /// The arguments, as a JSON object; `-` reads them from standard input
     #[arg(value_name = "JSON")]
     arguments: OsString,
     #[command(flatten)]
-    can: Can,
+    host: HostArgs,
     #[command(flatten)]
     whose: Whose,
     #[command(flatten)]
@@ -43,7 +43,7 @@ struct Call {
 
 /// What the host can do.
 #[derive(Debug, Args)]
-struct Can {
+struct HostArgs {
     /// As a script of an agent: foreground commands only
     #[arg(long)]
     code_execution: bool,
@@ -57,11 +57,11 @@ struct Can {
 
 impl Tool {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        match self.what {
-            What::Terminal(call) => call.perform(ctx, "terminal").await,
-            What::Process(call) => call.perform(ctx, "process").await,
-            What::Schema(can) => {
-                let tools: Vec<Value> = Tools::schemas_of(&can.host(ctx)).iter().map(Schema::to_json).collect();
+        match self.command {
+            ToolCommand::Terminal(call) => call.perform(ctx, "terminal").await,
+            ToolCommand::Process(call) => call.perform(ctx, "process").await,
+            ToolCommand::Schema(host) => {
+                let tools: Vec<Value> = Tools::schemas_of(&host.host(ctx)).iter().map(Schema::to_json).collect();
                 ctx.out.object(&json!({ "tools": tools }))?;
                 Ok(0)
             }
@@ -69,10 +69,10 @@ impl Tool {
     }
 }
 
-impl Call {
+impl ToolCall {
     async fn perform(self, ctx: &Context, tool: &str) -> Result<i32, Failure> {
         let arguments = parsed(self.arguments)?;
-        let mut host = self.can.host(ctx);
+        let mut host = self.host.host(ctx);
         host.route = self.route.into();
         let client = ctx.client().await?.with_owner(self.whose.or(ctx.owner()));
         ctx.out.object(&Tools::new(client, host).call(tool, &arguments).await)?;
@@ -80,7 +80,7 @@ impl Call {
     }
 }
 
-impl Can {
+impl HostArgs {
     fn host(&self, ctx: &Context) -> Host {
         let mut host = ctx.host();
         host.can_notify = !self.no_notify;

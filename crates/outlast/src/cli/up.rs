@@ -48,7 +48,7 @@ impl Up {
         // From here on Ctrl-C stops what was started, also if it comes while the rest is being started.
         let mut interrupts = if self.detach { None } else { Some(signal(SignalKind::interrupt())?) };
         let client = ctx.client().await?;
-        let group = Group { ctx, client: &client, label: Label::new(label::PROCFILE, file.path.to_string_lossy()) };
+        let group = ProcfileGroup { ctx, client: &client, label: Label::new(label::PROCFILE, file.path.to_string_lossy()) };
         group.refuse_if_running().await?;
         let started = group.start(&file, env).await?;
         match &mut interrupts {
@@ -59,13 +59,13 @@ impl Up {
 }
 
 /// The processes of one file.
-struct Group<'a> {
+struct ProcfileGroup<'a> {
     ctx: &'a Context,
     client: &'a Client,
     label: Label,
 }
 
-impl Group<'_> {
+impl ProcfileGroup<'_> {
     /// A command line of ours for these processes.
     fn command(&self, verb: &str, flags: &[&str]) -> String {
         let label = self.label.to_string();

@@ -9,11 +9,11 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 pub(crate) struct View {
     #[command(subcommand)]
-    what: What,
+    command: ViewCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ViewCommand {
     /// End every `attach` to a process; the process keeps running
     Close {
         /// The process: its name, its id, or at least four digits of its id
@@ -23,7 +23,7 @@ enum What {
 
 impl View {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let What::Close { id } = self.what;
+        let ViewCommand::Close { id } = self.command;
         let client = ctx.client().await?;
         let id = named::find_or_id(ctx, &client, id).await?;
         let closed = client.view_close(&id).await?;

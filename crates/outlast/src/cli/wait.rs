@@ -2,7 +2,7 @@
 
 use super::ending::{self, TIMED_OUT};
 use super::failure::OURS;
-use super::label::{Meant, NamedOrLabelled};
+use super::label::{NamedOrLabelled, Selection};
 use super::named::{self, Each, Named};
 use super::progress::{self, About};
 use super::{Context, Failure, left_running, output, some_seconds};
@@ -35,7 +35,7 @@ impl Wait {
 
     async fn wait(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let Meant { all, is_one } = self.which.find(ctx, &client).await?;
+        let Selection { all, is_one } = self.which.find(ctx, &client).await?;
         match (&all[..], is_one) {
             ([one], true) => {
                 let waited = for_it(ctx, &client, &one.id, self.timeout).await?;

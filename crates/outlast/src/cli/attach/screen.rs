@@ -1,9 +1,9 @@
 //! A process with a terminal, on a terminal: every key goes to the process, and every byte to the screen.
 
-use super::super::follow::{Next, Screen};
+use super::super::follow::{NextOutput, OutputScreen};
 use super::super::terminal::{self, Ends, Keyboard, Keys, Leaving, Modes, OneScreen, Raw, without_questions};
 use super::super::{Context, Failure};
-use super::{Left, over, told, type_in};
+use super::{AttachEnd, over, told, type_in};
 use crate::config::DetachKey;
 use outlast_client::{Chunk, Client, ClientError, Done, From, ProcessInfo, code};
 use std::io::Write as _;
@@ -32,7 +32,7 @@ pub(super) async fn on_terminal(
     info: &ProcessInfo,
     read_only: bool,
     key: &DetachKey,
-) -> Result<Left, Failure> {
+) -> Result<AttachEnd, Failure> {
     let ctrl_c = if read_only { "Ctrl-C leaves" } else { "" };
     let leaves = match (key.bytes().is_empty(), read_only) {
         (true, _) => ctrl_c.to_owned(),
@@ -50,7 +50,7 @@ pub(super) async fn on_terminal(
 }
 
 /// The same on the alternate screen of the caller, which is shown and empty afterwards.
-pub(super) async fn on_alternate_screen(ctx: &Context, client: &Client, info: &ProcessInfo, key: &DetachKey) -> Result<Left, Failure> {
+pub(super) async fn on_alternate_screen(ctx: &Context, client: &Client, info: &ProcessInfo, key: &DetachKey) -> Result<AttachEnd, Failure> {
     let leaves = if key.bytes().is_empty() { String::new() } else { format!("; {key} leaves") };
     let screen = OneScreen::new(format!("attached to {}{leaves}", info.session_id));
     let raw = Raw::enter()?;
@@ -76,7 +76,7 @@ async fn look(
     key: &DetachKey,
     modes: &mut Modes,
     mut one_screen: Option<OneScreen>,
-) -> Result<Left, Failure> {
+) -> Result<AttachEnd, Failure> {
     let mut kept = |bytes: &[u8]| match &mut one_screen {
         Some(screen) => screen.keep(bytes),
         None => bytes.to_vec(),
@@ -92,7 +92,7 @@ async fn look(
     let mut chunks = client.attach(&id, From::Byte(before.next), read_only);
     // Who sees anything is known to the process by then: what it asks its terminal is asked of this one.
     chunks.ready().await?;
-    let mut screen = Screen::new(ctx, true, "");
+    let mut screen = OutputScreen::new(ctx, true, "");
     if !before.enters {
         screen.bytes(&kept(modes.enter().as_bytes())).await?;
     }
@@ -110,13 +110,13 @@ async fn look(
     loop {
         let mut next = tokio::select! {
             signal = ends.next() => return Ok(told(signal)),
-            () = leave.notified() => return Ok(Left::Detached),
+            () = leave.notified() => return Ok(AttachEnd::Detached),
             _ = resized.recv(), if !read_only => { drawn = None; resize(client, &id).await?; continue }
             failed = &mut typing => return Err(failed),
             () = until(drawn), if drawn.is_some() => { drawn = None; resize(client, &id).await?; continue }
             next = screen.next(&mut chunks) => next?,
         };
-        if let Next::Chunk(Chunk::Bytes { bytes, .. }) = &mut next {
+        if let NextOutput::Chunk(Chunk::Bytes { bytes, .. }) = &mut next {
             modes.see(bytes);
             *bytes = kept(bytes);
         }

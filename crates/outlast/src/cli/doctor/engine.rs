@@ -1,8 +1,8 @@
 //! The engine and the keepers, and what they could not have.
 
 use super::super::Context;
-use super::{Check, Facts, Found, machine};
-use crate::os::{self, Place};
+use super::{Check, EngineReport, Facts, machine};
+use crate::os::{self, Surroundings};
 use outlast_client::EngineStatus;
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
                 Check::broken("engine", e.error().to_owned()).means("no request is answered; running commands keep running").hint(e.hint()),
             );
         }
-        Ok(Found { status, .. }) => {
+        Ok(EngineReport { status, .. }) => {
             all.push(version(status));
             all.extend(outdated(&ctx.settings.outdated(&status.settings)));
             all.push(Check::ok("shell", status.shell.clone()));
@@ -30,7 +30,7 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
         }
     }
     all.push(beside(ctx));
-    if let Ok(Found { status, .. }) = facts.found {
+    if let Ok(EngineReport { status, .. }) = facts.found {
         all.extend(older(&os::older_keepers(Path::new(&status.home), Path::new(&status.keeper))));
     }
     all
@@ -38,7 +38,7 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
 
 /// What is known about cgroups besides the engine's answer.
 struct Group<'a> {
-    place: &'a Place,
+    place: &'a Surroundings,
     /// Whether the trial's commands had cgroups of their own.
     has_leaf: Option<bool>,
     /// How many processes of a tree the trial saw a stop end.
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn cgroups_are_described_for_the_place() {
-        let (docker, systemd) = (docker(), Place { has_systemd: true, ..MACHINE });
+        let (docker, systemd) = (docker(), Surroundings { has_systemd: true, ..MACHINE });
         let seen = |has_leaf, stopped| (Some(has_leaf), Some(stopped));
         let cases = [
             ("a machine, tried", &MACHINE, None, seen(true, 4)),

@@ -1,7 +1,7 @@
 //! Where the program runs: a container, a sandbox, a laptop. The texts differ for each.
 
 use super::{Check, Facts};
-use crate::os::{self, Container, Place};
+use crate::os::{self, Container, Surroundings};
 use std::time::Duration;
 
 /// How long process 1 may take to reap. An init takes a few milliseconds; some other programs do it every few seconds.
@@ -14,7 +14,7 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 }
 
 /// How many of our processes have ended and stay in the process table, because the container's process 1 does not reap.
-pub(super) async fn unreaped(place: &Place) -> usize {
+pub(super) async fn unreaped(place: &Surroundings) -> usize {
     // On a machine, process 1 reaps, sometimes with a delay: nothing to wait for.
     let mut left = if place.container.is_some() { os::unreaped_by_init() } else { Vec::new() };
     let until = tokio::time::Instant::now() + REAP_TIMEOUT;
@@ -27,7 +27,7 @@ pub(super) async fn unreaped(place: &Place) -> usize {
     left.len()
 }
 
-fn place(place: &Place) -> Option<Check> {
+fn place(place: &Surroundings) -> Option<Check> {
     match place.container {
         Some(container) => {
             let what = format!("{}; its processes end with it, and are reported as lost at the next start", container.name());
@@ -42,7 +42,7 @@ fn place(place: &Place) -> Option<Check> {
 }
 
 /// Reports a process 1 that does not reap. Nothing is lost by it, but the process table fills up slowly.
-fn reaping(place: &Place, unreaped: usize) -> Option<Check> {
+fn reaping(place: &Surroundings, unreaped: usize) -> Option<Check> {
     let entries = match unreaped {
         0 => return None,
         1 => "1 ended process of Outlast stays".to_owned(),
@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn each_place_has_its_own_words() {
         let containers = [Container::Docker, Container::Podman, Container::Kubernetes, Container::Unnamed];
-        let containers = containers.map(|container| Place { container: Some(container), ..docker() });
-        let laptop = Place { has_battery: true, ..MACHINE };
-        let text = |at: &Place, unreaped| shown(&place(at).into_iter().chain(reaping(at, unreaped)).collect::<Vec<_>>());
+        let containers = containers.map(|container| Surroundings { container: Some(container), ..docker() });
+        let laptop = Surroundings { has_battery: true, ..MACHINE };
+        let text = |at: &Surroundings, unreaped| shown(&place(at).into_iter().chain(reaping(at, unreaped)).collect::<Vec<_>>());
         assert_eq!(text(&MACHINE, 0), "");
         let all: Vec<String> = std::iter::once(text(&laptop, 0)).chain(containers.iter().map(|at| text(at, 2))).collect();
         insta::assert_snapshot!(all.join("\n"));

@@ -73,7 +73,7 @@ async fn doctor(ctx: &Context, client: &Result<Client, Failure>) -> String {
 }
 
 fn machine(home: &Path) -> String {
-    let place = os::Place::here();
+    let place = os::Surroundings::here();
     let mut facts = vec![
         ("outlast", env!("CARGO_PKG_VERSION").to_owned()),
         ("target", format!("{} {}", std::env::consts::ARCH, if cfg!(target_env = "musl") { "musl" } else { "gnu" })),

@@ -18,7 +18,7 @@ pub(crate) enum Container {
 
 /// Where the program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Surroundings {
     pub(crate) container: Option<Container>,
     /// The name of process 1.
     pub(crate) init: String,
@@ -39,7 +39,7 @@ struct Marks {
     has_service_manager: bool,
 }
 
-impl Place {
+impl Surroundings {
     /// Reads the facts.
     pub(crate) fn here() -> Self {
         let init = std::fs::read_to_string("/proc/1/comm").unwrap_or_default().trim().to_owned();
