@@ -32,7 +32,7 @@ pub(crate) struct AcpProxy {
 
 impl AcpProxy {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let mut told = EndSignals::listen().map_err(|e| e.exit(OURS))?;
+        let mut signals = EndSignals::listen().map_err(|e| e.exit(OURS))?;
         let mut agent = self.start()?;
         let (Some(to_agent), Some(from_agent)) = (agent.stdin.take(), agent.stdout.take()) else {
             unreachable!("both are pipes");
@@ -46,13 +46,13 @@ impl AcpProxy {
         let status = loop {
             tokio::select! {
                 ended = &mut run => break at_its_end(&mut agent, ended).await,
-                // Something that the agent started may hold its output open for longer than it lives.
+                // A process that the agent started may hold its output open after the agent has exited.
                 status = agent.wait() => {
                     let _open = tokio::time::timeout(ENDING, &mut run).await;
                     break status;
                 }
-                // The agent decides what a signal means; should it stay, its client's end is what ends it.
-                number = told.next() => pass_on(&agent, number),
+                // The agent decides what a signal means. If it stays, the proxy ends when its client does.
+                number = signals.next() => pass_on(&agent, number),
             }
         };
         let status = status.map_err(|e| Failure::fault(format!("cannot wait for the agent: {e}"), "").exit(OURS))?;
@@ -71,7 +71,7 @@ impl AcpProxy {
     }
 }
 
-/// Waits for the agent, and stops it where it stays.
+/// Waits for the agent, and stops it if it does not exit by itself.
 async fn at_its_end(agent: &mut Child, ended: Ended) -> io::Result<ExitStatus> {
     if ended == Ended::Agent
         && let Ok(status) = tokio::time::timeout(ENDING, agent.wait()).await
@@ -86,11 +86,11 @@ async fn at_its_end(agent: &mut Child, ended: Ended) -> io::Result<ExitStatus> {
     agent.wait().await
 }
 
-/// Sends the agent a signal. It was not waited for yet, so the pid is its own.
+/// Sends the agent a signal. It was not reaped yet, so the pid is still its own.
 fn pass_on(agent: &Child, number: i32) {
     let pid = agent.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
     if let (Some(pid), Some(signal)) = (pid, rustix::process::Signal::from_named_raw(number)) {
-        // It may have ended meanwhile, and then needs no signal.
+        // It may have exited meanwhile, and then needs no signal.
         let _over = rustix::process::kill_process(pid, signal);
     }
 }
@@ -104,7 +104,7 @@ fn remark(what: &str) {
     let _unheard = writeln!(io::stderr(), "outlast acp-proxy: {what}");
 }
 
-/// The signals that ask us to end.
+/// The signals that ask this program to end.
 struct EndSignals {
     terminate: Signal,
     interrupt: Signal,

@@ -20,7 +20,7 @@ pub(crate) struct Adopt {
 impl Adopt {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let adopted = ctx.client().await?.adopt(source(&self.what, &ctx.world)?).await?;
-        // Asked for one pid, nobody wants to hear that all is well when it was not.
+        // If nothing was adopted, a caller that named one pid must not see success.
         let code = i32::from(adopted.adopted.is_empty() && !adopted.skipped.is_empty());
         if ctx.out.json {
             ctx.out.object(&named::with_ids(&adopted))?;

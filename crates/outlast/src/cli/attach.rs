@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 
-/// Whoever has not typed for this long may have been overtaken by another, whose terminal has another size.
-const SIZE_OF_THE_LAST: Duration = Duration::from_secs(1);
-/// How many lines from before are shown of a process without one.
+/// After this long without a key, the process may have the size of another terminal. The next key sets the size of this one again.
+const SIZE_VALID: Duration = Duration::from_secs(1);
+/// How many earlier lines are shown of a process that is not on a terminal.
 const BEFORE_LINES: u64 = 20;
 
 /// Show a process in this terminal and type into it
@@ -40,15 +40,15 @@ pub(crate) struct Attach {
     detach_key: Option<DetachKey>,
 }
 
-/// Why it is over.
+/// Why this view ended.
 enum AttachEnd {
     /// The output is closed.
     Ended,
-    /// The person left.
+    /// The user left.
     Detached,
-    /// Somebody closed the view.
+    /// The view was closed, as with `outlast view close`.
     Closed,
-    /// We were told to end.
+    /// A signal ended this program.
     Signalled(i32),
 }
 
@@ -73,6 +73,7 @@ impl Attach {
     }
 }
 
+/// Reports how the view ended, and returns the exit code.
 async fn tell(ctx: &Context, client: &Client, of: &Named, left: AttachEnd) -> Result<i32, Failure> {
     let id = &of.id;
     let now = client.poll(id).await?;
@@ -95,8 +96,8 @@ async fn tell(ctx: &Context, client: &Client, of: &Named, left: AttachEnd) -> Re
     })
 }
 
-/// What a signal to us means.
-fn told(signal: SignalKind) -> AttachEnd {
+/// What a signal to this program means.
+fn end_by(signal: SignalKind) -> AttachEnd {
     match signal {
         // Ctrl-C, and Ctrl-\ where the terminal is not raw.
         signal if signal == SignalKind::interrupt() || signal == SignalKind::quit() => AttachEnd::Detached,
@@ -104,8 +105,8 @@ fn told(signal: SignalKind) -> AttachEnd {
     }
 }
 
-/// Gives the terminal, which shows the alternate screen, to a process until the user leaves it or it ends. Nothing of it reaches the user's own
-/// screen. The signal that ended us, if one did.
+/// Shows a process on the alternate screen until the user leaves it or it ends. Nothing of it reaches the user's own screen. Returns the signal that ended this
+/// program, if one did.
 pub(super) async fn hand_over(ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<Option<i32>, Failure> {
     Ok(match screen::on_alternate_screen(ctx, client, info, &ctx.settings.detach_key).await? {
         AttachEnd::Signalled(number) => Some(number),
@@ -113,7 +114,7 @@ pub(super) async fn hand_over(ctx: &Context, client: &Client, info: &ProcessInfo
     })
 }
 
-/// Lines go to the process if it takes any, and output is shown as readers see it.
+/// Sends typed lines to the process, if it has an input, and shows its output without escape sequences.
 async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only: bool) -> Result<AttachEnd, Failure> {
     let id = info.session_id.to_string();
     let mut ends = Ends::new()?;
@@ -134,12 +135,12 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
     tokio::pin!(lines);
     loop {
         let next = tokio::select! {
-            signal = ends.next() => return Ok(told(signal)),
+            signal = ends.next() => return Ok(end_by(signal)),
             failed = &mut lines => return Err(failed),
             next = screen.next(&mut chunks) => next?,
         };
         let more = tokio::select! {
-            signal = ends.next() => return Ok(told(signal)),
+            signal = ends.next() => return Ok(end_by(signal)),
             more = screen.show(ctx, next) => more?,
         };
         if !more {
@@ -148,23 +149,22 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
     }
 }
 
-/// Why there is no more to show.
+/// Why the output ended.
 fn over(chunks: &Chunks) -> AttachEnd {
     if chunks.view_closed() { AttachEnd::Closed } else { AttachEnd::Ended }
 }
 
-/// Writes what is typed into the process. Returns only when that has failed.
+/// Writes what the user types into the process. Returns only after a failure.
 ///
-/// Input goes behind whatever is there, since an agent may be typing too. When an engine dies under a write, the length of the input tells
-/// whether it was done.
+/// An agent may be typing too, so each write appends to the input. If an engine dies during a write, the length of the input shows whether the write was done.
 async fn type_in(client: Client, info: &ProcessInfo, mut typed: mpsc::Receiver<Vec<u8>>) -> Failure {
     let id = info.session_id.to_string();
     let mut length = info.input_bytes;
     let mut sized = Instant::now();
     while let Some(bytes) = typed.recv().await {
-        if info.pty && sized.elapsed() > SIZE_OF_THE_LAST {
+        if info.pty && sized.elapsed() > SIZE_VALID {
             sized = Instant::now();
-            // It may be over by now, which is seen where its output is; a write that fails says why.
+            // If the process has ended, its output reports that. If the resize failed for another reason, the write reports it.
             let _over = screen::resize(&client, &id).await;
         }
         loop {
@@ -182,16 +182,16 @@ async fn type_in(client: Client, info: &ProcessInfo, mut typed: mpsc::Receiver<V
                         None => terminal::ring(),
                     }
                 }
-                // It reads nothing.
+                // The process does not read its input.
                 Err(e) if e.code() == code::INPUT_FULL => terminal::ring(),
-                // Its end is seen where its output is.
+                // Its output reports the end.
                 Err(e) if e.code() == code::ALREADY_EXITED => {}
                 Err(e) => return e.into(),
             }
             break;
         }
     }
-    // Nobody types any more. On a terminal that was Ctrl-D, which is meant for the process.
+    // Standard input has ended. On a terminal that was Ctrl-D, which is meant for the process.
     if std::io::stdin().is_terminal()
         && !info.pty
         && let Err(e) = client.close(&id).await
@@ -202,7 +202,7 @@ async fn type_in(client: Client, info: &ProcessInfo, mut typed: mpsc::Receiver<V
     std::future::pending().await
 }
 
-/// Whether so many bytes are in an input that was `before` long and is `now`. Nothing where another has written meanwhile, and too little for both.
+/// Whether a write of `bytes` to an input that was `before` bytes long and is `now` was done. None if another client wrote meanwhile and it is not known.
 fn is_written(before: Option<u64>, now: Option<u64>, bytes: usize) -> Option<bool> {
     match now?.checked_sub(before?)? {
         0 => Some(false),
@@ -219,7 +219,7 @@ mod tests {
     fn the_length_of_the_input_tells_whether_keys_were_written() {
         assert_eq!(is_written(Some(7), Some(7), 3), Some(false));
         assert_eq!((is_written(Some(7), Some(10), 3), is_written(Some(7), Some(11), 3)), (Some(true), Some(true)));
-        // Another has written, and nobody knows whether we have.
+        // Another client wrote. Whether this one did, too, is unknown.
         assert_eq!(is_written(Some(7), Some(9), 3), None);
         assert_eq!((is_written(None, Some(9), 3), is_written(Some(7), None, 3)), (None, None));
     }

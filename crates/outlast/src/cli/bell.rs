@@ -1,6 +1,6 @@
-//! Tells a person at a terminal that a process has ended: by its bell, by a notice of the terminal, or by the desktop.
+//! Notifies a user at a terminal that a process has ended: with the bell, with a notification of the terminal, or with one of the desktop.
 //!
-//! A live `outlast` does that: `run` itself if it waits, otherwise a child that `run` leaves behind. The engine knows no terminal.
+//! The engine knows no terminal. `run` notifies if it waits; otherwise it starts a child that does.
 
 use super::events::sentence;
 use super::named::Named;
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 
 /// How long `notify-send` may take.
 const DESKTOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the engine is asked for an exit that the kernel has reported, and how long is waited in between.
+/// How often the engine is asked for an exit that the kernel has reported, and the pause between two requests.
 const MAX_LOOKS: u32 = 100;
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// By what a person is told, and after how long a run of the process.
+/// How the user is notified, and how long the process must have run for that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args)]
 struct NotifyBy {
     /// By the terminal, if the process ran for this long
@@ -52,7 +52,7 @@ impl NotifyBy {
     }
 }
 
-/// What is told at the end of a process that was just started.
+/// The notification for the end of a process that was just started.
 #[derive(Debug)]
 pub(crate) struct Bell {
     means: NotifyBy,
@@ -60,7 +60,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Nothing if no person is to be told. `is_asked`: by a flag, which counts however short the process runs.
+    /// None if no user is to be notified. `is_asked`: a flag asks for it, also if the process runs only for a short time.
     pub(crate) fn new(ctx: &Context, is_asked: bool) -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             if is_asked {
@@ -68,26 +68,26 @@ impl Bell {
             }
             return None;
         }
-        // The settings are a person's. An agent may have a terminal, too.
+        // The settings are for users. An agent may have a terminal, too.
         let notify = if ctx.owner().session.is_none() { ctx.settings.notify } else { Notify::Off };
         let means = NotifyBy::new(is_asked, notify, ctx.settings.notify_after);
         (!means.is_none()).then(|| Self { means, began: Instant::now() })
     }
 
-    /// Tells that the process has ended.
+    /// Notifies that the process has ended.
     pub(crate) async fn tell_end(&self, ctx: &Context, of: &Named, command: &str, fate: &Fate) {
         let text = ended(of, command, fate, self.began.elapsed());
         self.means.tell(ctx, &text, self.began.elapsed()).await;
     }
 
-    /// Tells that what was waited for is over, if a flag asked for it.
+    /// Notifies that a wait is over, if a flag asked for it.
     pub(crate) async fn tell_ready(&self, ctx: &Context, text: &str) {
         if self.means.terminal_after == Some(Duration::ZERO) {
             ring(ctx, text);
         }
     }
 
-    /// Leaves a child behind that tells it.
+    /// Starts a child that waits for the end and notifies.
     pub(crate) fn leave(&self, ctx: &Context, info: &ProcessInfo) {
         if let Err(e) = self.start_child(ctx, info) {
             ctx.out.remark(&format!("note: you will not be told of its end: {e}"));
@@ -111,14 +111,14 @@ impl Bell {
 impl NotifyBy {
     async fn tell(self, ctx: &Context, text: &str, ran: Duration) {
         let is_due = |after: Option<Duration>| after.is_some_and(|after| ran >= after);
-        // Where the desktop cannot be told, the terminal is.
+        // If the desktop cannot be notified, the terminal is.
         if (is_due(self.desktop_after) && !on_desktop(text).await) || is_due(self.terminal_after) {
             ring(ctx, text);
         }
     }
 }
 
-/// Rings the bell of the terminal, with the text as its notice. In the child that is left behind, standard output is the terminal.
+/// Rings the bell of the terminal, with the text as its notice. In the child that waits for the end, standard output is the terminal.
 fn ring(ctx: &Context, text: &str) {
     let text = tame(text);
     let notice = match ctx.world.terminal_notice() {
@@ -127,7 +127,7 @@ fn ring(ctx: &Context, text: &str) {
         TerminalNotice::Osc777 => format!("\x1b]777;notify;outlast;{text}\x1b\\"),
     };
     let bytes = format!("{notice}\x07");
-    // A terminal that is gone cannot be told.
+    // A terminal that is gone gets nothing.
     let _gone = match std::io::stderr().is_terminal() {
         true => std::io::stderr().write_all(bytes.as_bytes()),
         false => std::io::stdout().write_all(bytes.as_bytes()).and_then(|()| std::io::stdout().flush()),
@@ -160,7 +160,7 @@ fn ended(of: &Named, command: &str, fate: &Fate, ran: Duration) -> String {
     sentence(&notice, now, &jiff::tz::TimeZone::UTC).0
 }
 
-/// Tell the terminal on standard output, or the desktop, that a process has ended.
+/// Notify the terminal on standard output, or the desktop, when a process has ended.
 #[derive(Debug, Args)]
 pub(crate) struct TellEnd {
     /// The process
@@ -175,7 +175,7 @@ pub(crate) struct TellEnd {
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitEnd {
-    /// The pid has exited, or cannot be watched: the engine knows.
+    /// The pid has exited, or cannot be watched. The engine is asked.
     MayHaveEnded,
     TerminalGone,
 }
@@ -199,8 +199,8 @@ impl TellEnd {
         Ok(0)
     }
 
-    /// Waits for the exit of the pid, without a connection to an engine, or for the end of the terminal if only that is to be told. If the pid cannot be
-    /// watched, the engine is asked instead.
+    /// Waits for the exit of the pid without a connection to an engine. If only the terminal is to be notified, its end ends the wait, too. If the pid cannot
+    /// be watched, this waits with the engine.
     async fn until_end(&self, ctx: &Context) -> WaitEnd {
         let pid = self.pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let life = match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {

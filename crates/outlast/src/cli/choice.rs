@@ -1,4 +1,4 @@
-//! Which of many processes `kill --all`, `kill --label` and `clean` are about, and the question before they reach beyond the caller's session.
+//! The processes that `kill --all`, `kill --label` and `clean` apply to, and the question before they affect other sessions.
 
 use super::label::LabelArgs;
 use super::{Context, Failure, list, seconds, times};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How many sessions a question names.
 const MAX_NAMED_SESSIONS: usize = 3;
 
-/// Flags that narrow a verb down, or skip its question.
+/// Flags that select processes, or skip the question.
 #[derive(Debug, Args)]
 pub(crate) struct ChoiceArgs {
     /// Only processes that have been in their state for at least this long, such as 30m or 1h30m
@@ -35,26 +35,26 @@ impl ChoiceArgs {
     }
 }
 
-/// What came of a choice.
+/// The result of a selection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// Everything in the scope.
     All,
-    /// Those that were found, and shown if there was a question. One that starts or ends meanwhile is not among them.
+    /// The processes that were found, and shown if there was a question. Processes that start or end after that are not among them.
     These(Vec<ProcessId>),
     /// Nothing is to be done. The exit code.
     Answered(i32),
 }
 
-/// A verb that is about many processes.
+/// A verb that applies to many processes.
 pub(crate) struct BulkVerb {
     /// What it does: `stop`.
     pub(crate) verb: &'static str,
     /// What it has done: `stopped`.
     pub(crate) done: &'static str,
-    /// Whether it is about finished processes; otherwise about running ones.
+    /// Whether it applies to finished processes; otherwise to running ones.
     pub(crate) finished: bool,
-    /// Whether it is about those that did not exit with code 0.
+    /// Whether it applies only to processes that did not exit with code 0.
     pub(crate) failed: bool,
 }
 
@@ -65,13 +65,13 @@ impl BulkVerb {
             Some(ended) => now.seconds_since(ended),
             None => p.uptime_seconds,
         };
-        // What a finished process left running can be stopped, too. Until then its record is kept.
+        // What a finished process left running can be stopped, too. Until that has ended, its record is kept.
         let has_left = !p.left.is_empty();
         let is_meant = if self.finished { is_over && !has_left } else { !is_over || has_left };
         is_meant && older.is_none_or(|older| Duration::from_secs(age) >= older) && (!self.failed || p.fate.exit_code.flatten() != Some(0))
     }
 
-    /// Finds out which processes it is about, and asks a user at a terminal if some belong to other sessions.
+    /// Finds the processes, and asks a user at a terminal if some belong to other sessions.
     pub(crate) async fn choose(&self, ctx: &Context, client: &Client, args: &ChoiceArgs, scope: &Scope) -> Result<Choice, Failure> {
         let may_ask = !args.yes && ctx.out.has_person() && std::io::stdin().is_terminal();
         if !may_ask && !args.dry_run && args.older.is_none() && !self.failed && !args.label.is_given() {
@@ -103,7 +103,7 @@ impl BulkVerb {
         ctx.out.line(&format!("{} would be {}", found.len(), self.done))
     }
 
-    /// Asks whether to go on. Anything but yes is no.
+    /// Asks the user whether to continue. Anything but yes means no.
     fn is_confirmed(&self, count: usize, others: &[&ProcessInfo]) -> Result<bool, Failure> {
         let mut err = std::io::stderr();
         write!(err, "{} [y/N] ", self.question(count, others))?;

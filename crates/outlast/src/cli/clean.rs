@@ -32,7 +32,7 @@ impl Clean {
         let named = self.scope.session.clone();
         let scope = self.scope.or(&ctx.owner());
         let client = ctx.client().await?;
-        // Only a person reads which ones were removed.
+        // The names of what was removed are shown only to a user at a terminal.
         let before = if ctx.out.has_person() { client.list(&scope, true).await? } else { Vec::new() };
         let about = About::Words("removing finished processes");
         let many = BulkVerb { verb: "remove", done: "removed", finished: true, failed: self.failed };

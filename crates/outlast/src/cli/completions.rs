@@ -53,16 +53,16 @@ impl Completions {
 /// Complete a word.
 #[derive(Debug, Args)]
 pub(crate) struct Complete {
-    /// Which of the words
+    /// The position of the word to complete
     #[arg(long)]
     index: usize,
-    /// All of them, the program first
+    /// All words of the command line, the program first
     #[arg(last = true)]
     words: Vec<OsString>,
 }
 
 impl Complete {
-    /// Prints what may stand there, one on each line, with a tab and what it means. Whatever goes wrong, nothing is said: somebody is typing.
+    /// Prints the candidates, one on each line, each with a tab and a description. Errors are not reported, because the user is typing.
     pub(crate) fn perform(self) -> i32 {
         let mut command = candidates::add(Cli::command());
         let here = std::env::current_dir().ok();

@@ -44,14 +44,14 @@ impl Config {
     }
 }
 
-/// What the engine of the home answers, if it does.
+/// What the engine of the home answered, if one runs.
 enum EngineAnswer {
     NotRunning,
     Running(Box<EngineStatus>),
     Failed(String),
 }
 
-/// Asks the engine that runs. None is started: that one would have read the configuration just now.
+/// Asks the running engine. None is started, because a new one would only have read the same configuration.
 async fn engine(ctx: &Context) -> EngineAnswer {
     let asked = async {
         match running(ctx).await? {
@@ -71,7 +71,7 @@ struct Effective {
     key: String,
     value: String,
     from: String,
-    /// What the configuration has instead, which the engine has not read.
+    /// The value and origin in the configuration, if the engine has not read it.
     configured: Option<(String, String)>,
 }
 
@@ -95,7 +95,7 @@ fn effective(settings: &Settings, used: &BTreeMap<String, Setting>) -> Vec<Effec
             }
         })
         .collect();
-    // Tables are shown only if there is something to say: a digest is of no use to a person.
+    // Tables are shown only if they have changed, because a digest is of no use to a user.
     for key in outdated.iter().filter(|key| !settings.shown.iter().any(|v| v.key == key.as_str())) {
         let described = |setting: Option<&Setting>| match setting.is_none_or(|s| s.value.is_null()) {
             true => "none".to_owned(),
@@ -122,7 +122,7 @@ struct ConfiguredSink {
     calls: String,
 }
 
-/// Those of the file that are used.
+/// The hooks and webhooks of the file that are used.
 fn sinks(settings: &Settings) -> Vec<ConfiguredSink> {
     let redactor = Redactor::new(true);
     let is_used = |name: &str| settings.sinks.calls.iter().any(|call| call.name == name);
@@ -146,7 +146,7 @@ fn sinks(settings: &Settings) -> Vec<ConfiguredSink> {
     of("hook", "command").into_iter().chain(of("webhook", "url")).collect()
 }
 
-/// The host of an address: user, path and query may be secrets, as the path is of some chat services.
+/// The host of an address. User, path and query are left out because they may be secrets; in webhooks of chat services the path is one.
 fn address(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -187,7 +187,7 @@ fn show(ctx: &Context, engine: &EngineAnswer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same for programs: each value in effect, and what is configured instead, if the engine has not read that.
+/// The same as JSON: each value in effect, and the configured one if the engine has not read it.
 fn as_json(s: &Settings, engine: &EngineAnswer, used: &BTreeMap<String, Setting>) -> Value {
     let outdated = s.outdated(used);
     let current = s.of_engine();

@@ -17,7 +17,7 @@ pub(super) struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// The conversation of a process. Nothing if its session is none: other programs have sessions of their own.
+    /// The conversation of a process. None if its session is not one: other programs have sessions, too.
     pub(super) fn of(process: &'a ProcessInfo) -> Option<Self> {
         let session = process.session_key.as_deref()?;
         if let Some(key) = session.strip_prefix(AGENT_SESSION_PREFIX) {
@@ -26,13 +26,13 @@ impl<'a> Conversation<'a> {
         session.starts_with(LOCAL_KEY_PREFIX).then_some(Self { key: session, is_agent: false })
     }
 
-    /// As a person calls it.
+    /// The name by which a user calls it.
     pub(super) fn name(self) -> &'a str {
         name_of(self.key)
     }
 }
 
-/// The name of a conversation by its key, as a person calls it.
+/// The name by which a user calls the conversation with this key.
 pub(super) fn name_of(key: &str) -> &str {
     key.strip_prefix(LOCAL_KEY_PREFIX).unwrap_or(key)
 }
@@ -42,7 +42,7 @@ pub(super) fn is_agent(process: &ProcessInfo) -> bool {
     Conversation::of(process).is_some_and(|conversation| conversation.is_agent)
 }
 
-/// Whether it is one that is over. What it said is in its conversation.
+/// Whether a process is an agent that has exited. Its output is in its conversation.
 pub(super) fn is_finished_agent(process: &ProcessInfo) -> bool {
     is_agent(process) && process.status == Status::Exited
 }

@@ -50,13 +50,13 @@ enum State {
     Broken,
 }
 
-/// What was seen, what it means for which promise, and what to do.
+/// One finding: what it means for which promise, and what to do.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
     state: State,
     what: String,
-    /// The promises that are weaker for it.
+    /// The promises that are weaker because of it.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     promises: &'static [&'static str],
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -143,7 +143,7 @@ pub(super) async fn ask(client: &Client) -> Result<EngineReport, Failure> {
     })
 }
 
-/// What the checks say that only look, as text: for a report. No engine is started, and no program is run.
+/// The results of the checks that need no trial, as text for a report. No engine is started, and no program is run.
 pub(super) fn looked_at(ctx: &Context, found: &Result<EngineReport, Failure>) -> String {
     let facts = Facts { place: Surroundings::here(), found, trial: None, unreaped: 0 };
     let checks = examine(ctx, &facts);
@@ -226,7 +226,7 @@ fn lines(out: &Out, check: &Check) -> Vec<String> {
     all
 }
 
-/// `nothing is broken, 2 things are degraded`. `is_tried`: whether the promises were.
+/// `nothing is broken, 2 things are degraded`. `is_tried`: whether the trial was run.
 fn summary(checks: &[Check], is_tried: bool) -> String {
     let count = |state: State| checks.iter().filter(|c| c.state == state).count();
     let things = |n: usize| if n == 1 { "1 thing is".to_owned() } else { format!("{n} things are") };

@@ -12,12 +12,12 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How many names are tried for the file.
 const MAX_NAMES: u32 = 1_000;
 
-/// Has the user edit a text, and returns it without the newline at its end. If the editor fails or the text is empty, nothing is to be done.
+/// Opens a text in the user's editor, and returns it without the newline at its end. If the editor fails or the text is empty, that is an error.
 pub(crate) async fn edit(ctx: &Context, text: &str) -> Result<Vec<u8>, Failure> {
     let failed = |what: String| Failure::fault(what, "TMPDIR names the directory for the file that is edited");
     let dir = ctx.world.temp_dir();
     let draft = Draft::create(&dir, text).map_err(|e| failed(format!("cannot write a file for the editor in {}: {e}", dir.display())))?;
-    // Ctrl-C is for the editor. This program goes on as long as this is held.
+    // Ctrl-C is for the editor. This program ignores it while this is held.
     let _interrupts = signal(SignalKind::interrupt())?;
     let editor = ctx.world.editor();
     let shown = editor.to_string_lossy().into_owned();
@@ -57,7 +57,7 @@ impl Draft {
     fn create(dir: &Path, text: &str) -> io::Result<Self> {
         let pid = std::process::id();
         for n in 0..MAX_NAMES {
-            // The ending has editors show it as a shell script.
+            // With this ending editors highlight it as a shell script.
             let path = dir.join(format!("outlast-edit-{pid}-{n}.sh"));
             match File::options().write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(mut file) => {

@@ -1,14 +1,14 @@
-//! How a process ended: in words, and as an exit code of ours.
+//! How a process ended: as text, and as the exit code of `outlast`.
 
 use super::failure::OURS;
 use super::out::Tone;
 use outlast_client::{Fate, ProcessInfo, Reason};
 
-/// What `timeout` exits with, and so do we.
+/// The exit code after a time limit, as `timeout` has it.
 pub(crate) const TIMED_OUT: i32 = 124;
 
-/// The exit code that stands for an ending: the command's own, 128 and the signal, 124 for a process whose time was over, 126 or 127 for one
-/// that never ran, 125 if the exit code is unknown.
+/// The exit code of `outlast` for an ending: that of the command, 128+n for signal n, 124 after a time limit, 126 or 127 if it did not start, 125 if
+/// it is unknown.
 pub(crate) fn exit_code(fate: &Fate) -> i32 {
     match (fate.completion_reason, fate.exit_code.flatten()) {
         (Some(Reason::FailedStart), _) => fate.start_code.unwrap_or(126),
@@ -19,14 +19,14 @@ pub(crate) fn exit_code(fate: &Fate) -> i32 {
     }
 }
 
-/// Whether an exit code of ours stands for how it ended, which the code alone does not explain.
+/// Whether `outlast` exits with a code that is not the command's, so that a remark has to explain it.
 pub(crate) fn is_ours(fate: &Fate) -> bool {
     let is_limit = fate.completion_reason == Some(Reason::Killed) && fate.termination_source.as_deref() == Some("timeout");
     let is_unknown = fate.completion_reason != Some(Reason::FailedStart) && fate.exit_code.flatten().is_none();
     is_limit || is_unknown
 }
 
-/// Where a process stands, in a word or two.
+/// The state of a process in a word or two.
 pub(crate) fn standing(p: &ProcessInfo) -> (String, Tone) {
     standing_with(p, |left| format!("{left} still running"))
 }
@@ -54,14 +54,14 @@ fn standing_with(p: &ProcessInfo, left: impl Fn(usize) -> String) -> (String, To
     }
 }
 
-/// Marks those that a stop signal suspended, which a list of the engine does not say.
+/// Marks processes that a stop signal has suspended. A list of the engine does not contain that.
 pub(crate) fn mark_suspended(processes: &mut [ProcessInfo]) {
     for p in processes.iter_mut().filter(|p| p.fate.completion_reason.is_none()) {
         p.is_suspended = p.pid.is_some_and(crate::os::is_suspended);
     }
 }
 
-/// How it ended, in a word or two.
+/// How a process ended, in a word or two.
 fn outcome(fate: &Fate) -> (String, Tone) {
     match (fate.exit_code.flatten(), &fate.signal) {
         (_, Some(signal)) => (signal.clone(), Tone::Bad),
@@ -71,7 +71,7 @@ fn outcome(fate: &Fate) -> (String, Tone) {
     }
 }
 
-/// How a command ended, in words for a person who has just started it; nothing if it runs.
+/// How a command ended, for the user who has just started it. None if it runs.
 pub(crate) fn outcome_in_words(p: &ProcessInfo) -> Option<String> {
     if !matches!(p.phase.as_str(), "exited" | "draining") {
         return None;
@@ -115,7 +115,7 @@ pub(crate) fn sentence(fate: &Fate) -> String {
     }
 }
 
-/// The same where the user has stopped it with Ctrl-C, for which the engine was asked to stop several.
+/// The same after the user has pressed Ctrl-C, for which the engine was asked to stop several processes.
 pub(crate) fn sentence_after_ctrl_c(fate: &Fate) -> String {
     let source = fate.termination_source.as_deref().map(|source| source.strip_prefix("process.").unwrap_or(source));
     match (fate.completion_reason, source) {

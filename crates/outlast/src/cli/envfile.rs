@@ -19,12 +19,12 @@ pub(crate) struct EnvArgs {
 }
 
 impl EnvArgs {
-    /// Whether standard input is needed for it.
+    /// Whether a file is standard input.
     pub(crate) fn reads_stdin(&self) -> bool {
         self.env_file.iter().any(|f| f == "-")
     }
 
-    /// All of them, a later one over an earlier one, flags over files.
+    /// All variables. A later one replaces an earlier one, a flag one of a file.
     pub(crate) fn read(self, world: &World) -> Result<Vec<EnvVar>, Failure> {
         let mut all: Vec<EnvVar> = Vec::new();
         for name in &self.env_file {
@@ -85,7 +85,7 @@ fn parse(text: &[u8]) -> Result<Vec<EnvVar>, (usize, &'static str)> {
         }
         at.take_while(blank);
         if !at.eat(b'=') {
-            return Err((line, "has no = behind its name"));
+            return Err((line, "has no = after its name"));
         }
         at.take_while(blank);
         let value = at.value().ok_or((line, "has a quote that is not closed"))?;
@@ -159,7 +159,7 @@ impl<'a> Cursor<'a> {
             return self.double_quoted();
         }
         let raw = self.take_while(|b| b != b'\n');
-        // A # begins a comment only behind a blank: passwords have them inside.
+        // A # begins a comment only after a blank, because passwords may contain it.
         let end = (0..raw.len()).find(|i| raw[*i] == b'#' && (*i == 0 || blank(raw[*i - 1]))).unwrap_or(raw.len());
         Some(raw[..end].trim_ascii_end().to_vec())
     }

@@ -206,7 +206,7 @@ fn object(text: &[u8]) -> Result<Map<String, Value>, Failure> {
     match serde_json::from_slice(text) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(Failure::refused("the event is no JSON object", hint)),
-        // Where, and not what: it may hold a secret.
+        // Only the position is shown: the text may hold a secret.
         Err(e) => Err(Failure::refused(format!("the event is no JSON: line {}, column {}", e.line(), e.column()), hint)),
     }
 }

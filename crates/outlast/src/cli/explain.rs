@@ -1,4 +1,4 @@
-//! What verbs that other programs run tell a user who types them.
+//! Texts for users who type a verb that is meant to be run by other programs.
 
 use super::{Context, Failure};
 use std::io::IsTerminal as _;
@@ -27,7 +27,7 @@ impl Explained {
         }
     }
 
-    /// What it is, and how it is set up.
+    /// The explanation: what the verb is for, and how it is set up.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Mcp => include_str!("explain/mcp.txt"),

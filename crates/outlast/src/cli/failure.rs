@@ -1,62 +1,62 @@
-//! Why a command could not be done, for people and for programs.
+//! Why a command failed, for users and for programs.
 
 use super::left_running::named;
 use outlast_client::{ClientError, StoppedLeft, code};
 use serde_json::{Value, json};
 use std::fmt::Display;
 
-/// The exit code of an error of ours where it must not be taken for the command's own.
+/// The exit code of an error of `outlast` where it must not be confused with the exit code of the command.
 pub(crate) const OURS: i32 = 125;
 
-/// The exit code of what Ctrl-C ended, as shells have it.
+/// The exit code after Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
 
-/// Why, and with which exit code.
+/// An error with its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     error: String,
     code: String,
     hint: String,
     status: String,
-    /// The exit code of a process that is over already.
+    /// The exit code of a process that has ended already.
     exit_code: Option<Option<i32>>,
     of: Box<Of>,
     exit: i32,
-    /// Nobody reads any more, so nothing is said.
+    /// The reader of the output is gone, so nothing is reported.
     silent: bool,
-    /// Somebody left on purpose, which is no failure of ours.
+    /// The user interrupted the wait, which is not an error.
     left: bool,
-    /// What was asked was done, although the exit code is that of a refusal.
+    /// The request was done, although the exit code is that of a refusal.
     done: bool,
 }
 
-/// What is known of the process that a failure is about.
+/// The process that a failure is about.
 #[derive(Debug, Default)]
 struct Of {
     /// Its id, if it was found.
     process: Option<String>,
-    /// What a kill did although the process was over already.
+    /// What a kill stopped although the process had ended already.
     stopped_left: StoppedLeft,
 }
 
 impl Failure {
-    /// The caller must ask differently.
+    /// A refusal: the caller must change the request.
     pub(crate) fn refused(error: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(code::USAGE, error, hint)
     }
 
-    /// What was asked needs a process that runs.
+    /// A refusal of a request that needs a running process.
     pub(crate) fn over(error: impl Into<String>, hint: impl Into<String>, exit_code: Option<i32>) -> Self {
         let status = code::ALREADY_EXITED.to_owned();
         Self { status, exit_code: Some(exit_code), ..Self::new(code::ALREADY_EXITED, error, hint) }
     }
 
-    /// The machine, or we, failed.
+    /// A failure of the machine or of Outlast.
     pub(crate) fn fault(error: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(code::FAULT, error, hint)
     }
 
-    /// The runtime that waits for answers could not be made.
+    /// The runtime that waits for answers could not be created.
     pub(crate) fn without_runtime(why: &std::io::Error) -> Self {
         if matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
             return Self::fault(format!("cannot wait for an engine: {why}"), "close files, or raise the limit of open files (`ulimit -n`)");
@@ -68,7 +68,7 @@ impl Failure {
         )
     }
 
-    /// Something of this code.
+    /// An error with this code.
     pub(crate) fn new(code: &str, error: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             error: error.into(),
@@ -84,14 +84,14 @@ impl Failure {
         }
     }
 
-    /// The words on the command line make no sense.
+    /// An error in the command line.
     pub(crate) fn usage(error: &clap::Error) -> Self {
         let text = error.render().to_string();
         let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
         let first = lines.next().unwrap_or("the command line makes no sense");
         let mut error = first.strip_prefix("error: ").unwrap_or(first).to_owned();
         if error.ends_with(':') {
-            // What is meant stands below.
+            // clap has the name on the next line.
             error.extend(lines.next().map(|what| format!(" {what}")));
         }
         let rest: Vec<_> = lines.filter(|l| !l.starts_with("For more information")).collect();
@@ -99,12 +99,12 @@ impl Failure {
         Self { exit: 2, ..Self::new(code::USAGE, error, hint) }
     }
 
-    /// Whoever read our output has gone.
+    /// The reader of the output is gone.
     pub(crate) fn unread() -> Self {
         Self { silent: true, exit: 0, ..Self::new(code::FAULT, "", "") }
     }
 
-    /// Whoever waited was interrupted, and what they waited for goes on.
+    /// The user interrupted a wait. The work that was waited for continues.
     pub(crate) fn left(what: &str) -> Self {
         Self { left: true, exit: INTERRUPTED, ..Self::new(code::UNAVAILABLE, what, "") }
     }
@@ -114,7 +114,7 @@ impl Failure {
         Self { exit: if self.silent || self.left { self.exit } else { exit }, ..self }
     }
 
-    /// The same, in other words.
+    /// The same, with another text.
     pub(crate) fn saying(self, error: String) -> Self {
         Self { error, ..self }
     }
@@ -130,7 +130,7 @@ impl Failure {
         self
     }
 
-    /// The same for people, about this process. A kill of one that was over has stopped what that left running, which is what was wanted.
+    /// The same for users, with the process named. If a kill of an ended process has stopped what that left running, the text reports this as done.
     pub(crate) fn about(self, of: &impl Display) -> Self {
         if self.has_stopped() {
             let error = format!("stopped what {of} had left running: {}", named(&self.of.stopped_left.left_killed));
@@ -140,12 +140,12 @@ impl Failure {
         self.saying(error)
     }
 
-    /// Whether a kill of a process that was over has stopped something.
+    /// Whether a kill of a process that had ended has stopped what it left running.
     pub(crate) fn has_stopped(&self) -> bool {
         self.code == code::ALREADY_EXITED && !self.of.stopped_left.left_killed.is_empty()
     }
 
-    /// The same, to somebody who is asked for on behalf of a conversation: what belongs to others is not there for them.
+    /// The same for a request of a session, which sees only its own processes. If nothing was found, the hint says so.
     pub(crate) fn within(self, session: Option<&str>) -> Self {
         match session {
             Some(session) if self.code == code::NOT_FOUND || self.code == code::BAD_ID => {
@@ -157,12 +157,12 @@ impl Failure {
         }
     }
 
-    /// Its word for programs.
+    /// The stable code for programs.
     pub(crate) fn code(&self) -> &str {
         &self.code
     }
 
-    /// What was wrong.
+    /// The text of the error.
     pub(crate) fn error(&self) -> &str {
         &self.error
     }
@@ -172,13 +172,13 @@ impl Failure {
         &self.hint
     }
 
-    /// Tells, and returns the exit code.
+    /// Reports the error, and returns the exit code.
     pub(crate) fn tell(&self, json: bool) -> i32 {
         use std::io::Write as _;
         if self.silent {
             return self.exit;
         }
-        // Where neither can be written, the exit code has to do.
+        // If that cannot be written, only the exit code is left.
         if json {
             let _ = writeln!(std::io::stdout(), "{}", self.to_json());
         } else {
@@ -190,12 +190,12 @@ impl Failure {
         self.exit
     }
 
-    /// Tells, unless the answer has it, and returns the exit code.
+    /// Reports the error, unless the answer contains it, and returns the exit code.
     pub(crate) fn tell_unless(&self, is_in_answer: bool) -> i32 {
         if is_in_answer { self.exit } else { self.tell(false) }
     }
 
-    /// For an answer in JSON.
+    /// The error as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let mut all = json!({"status": self.status, "error": self.error, "code": self.code, "hint": self.hint});
         if let Some(code) = self.exit_code {
@@ -248,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_a_hint_also_where_there_is_no_other() {
+    fn the_session_is_a_hint_also_if_there_is_no_other() {
         let hint = |hint: &str| Failure::new(code::NOT_FOUND, "no", hint).within(Some("s")).hint;
         assert!(hint("").starts_with("OUTLAST_SESSION is s here") && hint("look").starts_with("look; OUTLAST_SESSION is s here"));
     }
 
     #[test]
-    fn nobody_is_told_that_nobody_reads() {
+    fn an_output_without_a_reader_is_no_error() {
         assert_eq!(Failure::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe)).exit(OURS).tell(false), 0);
         assert_eq!(Failure::from(std::io::Error::from(std::io::ErrorKind::StorageFull)).exit, 1);
     }

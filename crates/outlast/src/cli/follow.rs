@@ -1,4 +1,4 @@
-//! Showing output as it comes. Shared by `log`, `run` and `attach`.
+//! Shows output as it comes. Shared by `log`, `run` and `attach`.
 
 mod lines;
 mod render;
@@ -19,25 +19,25 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How long an unfinished line, such as a prompt, waits for its end before it is shown.
 const PROMPT: Duration = Duration::from_millis(200);
 
-/// Which output, and how.
+/// Which output is followed, and how it is shown.
 pub(crate) struct FollowOutput<'a> {
     pub(crate) client: &'a Client,
     pub(crate) id: &'a str,
     /// The command, which decides how much is masked.
     pub(crate) command: &'a str,
     pub(crate) from: From,
-    /// As it was written, and not as readers should see it.
+    /// Show the bytes as they were written.
     pub(crate) raw: bool,
-    /// Until the command is over, and not only its output.
+    /// Follow until the command has exited, not only until its output is closed.
     pub(crate) to_exit: bool,
 }
 
-/// Why no more is shown.
+/// Why following ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// There is no more.
+    /// The output ended.
     Ended { next_byte: Option<u64> },
-    /// The person left.
+    /// The user left with Ctrl-C.
     Detached { next_byte: Option<u64> },
 }
 
@@ -68,7 +68,7 @@ impl FollowOutput<'_> {
                 _ = interrupts.recv() => return Ok(self.leave(ctx, &chunks)),
                 next = screen.next(&mut chunks) => next?,
             };
-            // Whoever reads our output may be slow, and must not keep us from leaving.
+            // A slow reader of the output must not delay Ctrl-C.
             let more = tokio::select! {
                 _ = interrupts.recv() => return Ok(self.leave(ctx, &chunks)),
                 more = screen.show(ctx, next) => more?,
@@ -86,17 +86,17 @@ impl FollowOutput<'_> {
     }
 }
 
-/// What happened to the output.
+/// The next event of the output.
 pub(crate) enum NextOutput {
     Chunk(Chunk),
-    /// Nothing for a while, and an unfinished line waits.
+    /// No output for a while, and an unfinished line is pending.
     Quiet,
     End,
 }
 
-/// Where output is shown.
+/// Writes output to standard output.
 pub(crate) struct OutputScreen {
-    /// With `--json` standard output is for the one object, so that output goes to standard error.
+    /// With `--json`, standard output is for the one object and this is standard error.
     out: Box<dyn tokio::io::AsyncWrite + Unpin>,
     render: Option<Render>,
 }
@@ -109,7 +109,7 @@ impl OutputScreen {
         Self { out, render }
     }
 
-    /// The next thing to show. May be dropped while it waits.
+    /// The next event. The future may be dropped while it waits.
     pub(crate) async fn next(&self, chunks: &mut Chunks) -> Result<NextOutput, Failure> {
         let chunk = if self.render.as_ref().is_some_and(Render::waits) {
             match tokio::time::timeout(PROMPT, chunks.next()).await {
@@ -122,7 +122,7 @@ impl OutputScreen {
         Ok(chunk.map_or(NextOutput::End, NextOutput::Chunk))
     }
 
-    /// Shows it. Whether more may come.
+    /// Shows the event, and returns whether more may come.
     pub(crate) async fn show(&mut self, ctx: &Context, next: NextOutput) -> Result<bool, Failure> {
         match next {
             NextOutput::Chunk(Chunk::Bytes { bytes, .. }) => self.bytes(&bytes).await?,
@@ -163,7 +163,7 @@ impl OutputScreen {
     }
 }
 
-/// What to say where bytes are missing.
+/// The remark for missing bytes.
 pub(crate) fn gap(from: u64, to: u64, why: &str) -> String {
     format!("[bytes {from} to {to} are missing: {why}]")
 }

@@ -17,7 +17,7 @@ use outlast_tools::{HookInput, LONGEST_HOOK_INPUT, ToTell};
 use std::io::Read as _;
 use std::path::Path;
 
-/// The conversation of what Hermes starts over MCP, where it says with no call which of its sessions it is.
+/// The session of processes that Hermes starts over MCP without saying in which of its sessions.
 pub(super) const HERMES_OVER_MCP: &str = hermes::OVER_MCP;
 
 /// Wake an agent, or deliver notices between its turns
@@ -57,17 +57,17 @@ impl Hook {
     }
 }
 
-/// What we are called with.
+/// Reads the input of the hook.
 fn asked() -> Result<HookInput, Failure> {
     let hint = "this is run by a [[hook]] table or by an agent; to try it by hand, pipe into it what they would write";
     let mut input = Vec::new();
-    // One byte more than is read says that it is too long; whoever writes for ever is not listened to for ever.
+    // One byte more than allowed is read, which shows that the input is too long.
     let read = std::io::stdin().take(LONGEST_HOOK_INPUT as u64 + 1).read_to_end(&mut input);
     read.map_err(|e| Failure::fault(format!("cannot read standard input: {e}"), ""))?;
     HookInput::parse(&input).map_err(|why| Failure::refused(why, hint))
 }
 
-/// What an agent is to be told, for those that do not call hooks of ours.
+/// The notices for an agent that does not call hooks itself.
 fn to_tell() -> Result<ToTell, Failure> {
     match asked()? {
         HookInput::Told(told) => Ok(told),
@@ -88,10 +88,10 @@ fn secret(ctx: &Context, file: Option<&Path>, set: Option<String>) -> Result<Opt
     }
 }
 
-/// The part of a conversation's key behind a prefix that says whose it is.
+/// The part of a session's key after the prefix of its client.
 fn own<'a>(session: &'a str, prefix: &str, client: &str) -> Result<&'a str, Failure> {
-    let behind = session.strip_prefix(prefix).filter(|rest| !rest.is_empty());
-    behind.ok_or_else(|| {
+    let own = session.strip_prefix(prefix).filter(|rest| !rest.is_empty());
+    own.ok_or_else(|| {
         let what = format!("the notice is of the session {session:?}, which is not a session of {client}: those begin with {prefix}");
         Failure::refused(what, format!("give the [[hook]] table sessions = [\"{prefix}*\"]"))
     })

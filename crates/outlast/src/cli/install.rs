@@ -1,7 +1,7 @@
-//! `outlast install`: a client's configuration names Outlast, or no longer does.
+//! `outlast install`: adds Outlast to a client's configuration, or removes it.
 //!
-//! Each client says which files want what (`claude.rs` and so on); `edit` changes texts, `file` changes files. All texts are made before the first file is
-//! touched, so that one that cannot be read leaves all of them as they are.
+//! The module of a client (`claude.rs` and so on) says what goes into which file; `edit` changes texts, `file` changes files. All texts are prepared before the
+//! first file is changed, so that nothing is changed if one of the files cannot be read.
 
 mod claude;
 mod codex;
@@ -77,7 +77,7 @@ pub(super) enum Client {
 impl Client {
     const ALL: [Self; 5] = [Self::Claude, Self::Codex, Self::Opencode, Self::Hermes, Self::Kimi];
 
-    /// As it is called on the command line.
+    /// The name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -88,7 +88,7 @@ impl Client {
         }
     }
 
-    /// The set of tools it is offered where none is named and its own name over MCP does not say which.
+    /// The set of tools if none is named and the client's name over MCP does not decide it.
     fn profile(self) -> Option<&'static str> {
         match self {
             // It calls itself `mcp`.
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// As its makers call it.
+    /// The name that its makers use.
     fn title(self) -> &'static str {
         match self {
             Self::Claude => "Claude Code",
@@ -124,7 +124,7 @@ fn profile(name: &str) -> Result<String, String> {
     if good { Ok(name.to_owned()) } else { Err("a name of letters, digits, - and _".into()) }
 }
 
-/// Whose files, and where.
+/// Where the files of a client are.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     world: &'a World,
@@ -140,7 +140,7 @@ pub(super) enum Scope {
 }
 
 impl Place<'_> {
-    /// A directory of the client's: where its variable says, else below the user's home.
+    /// A directory of the client: the one that its variable names, else one below the user's home.
     fn dir(&self, variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
         let known = self.world.place(variable, below_home);
         known.ok_or_else(|| Failure::refused("no home directory is known", format!("set HOME or {variable}")))
@@ -152,13 +152,13 @@ impl Place<'_> {
     }
 }
 
-/// A file, and what is to be in it.
+/// A file, and the entries that it should contain.
 struct Target {
     path: PathBuf,
     wishes: Wishes,
-    /// Whether it is a file of ours, which engines read when they start.
+    /// Whether it is the configuration of Outlast, which engines read when they start.
     ours: bool,
-    /// What to say of something in it that stays as somebody has made it.
+    /// Remarks about entries that stay as the user has changed them.
     stays: Vec<String>,
 }
 
@@ -171,13 +171,13 @@ impl Target {
         Self { ours: true, stays, ..self }
     }
 
-    /// Whether it was changed by us before: in our own file, also if that was for another client.
+    /// Whether it has an entry of ours; in the configuration of Outlast also one for another client.
     fn has_something_of_ours(&self, text: &str) -> bool {
         let wakes = |name: &&str| toml::row(text, "hook", name).is_ok_and(|row| row.is_some());
         (self.ours && WAKES.iter().any(wakes)) || self.wishes.take(text).is_ok_and(|without| without != text)
     }
 
-    /// A text as it would be without us: our own file also without what is there for other clients.
+    /// A text without our entries; the configuration of Outlast also without those for other clients.
     fn without_us(&self, text: &str) -> Option<String> {
         let rows = WAKES.into_iter().filter(|_| self.ours);
         let rows = rows.map(|name| toml::Wish::Row { list: "hook", name, fields: Vec::new(), usual: Vec::new() });
@@ -185,7 +185,7 @@ impl Target {
         self.wishes.take(&text).ok()
     }
 
-    /// Whether something is gone that was there, other than where our program lay.
+    /// Whether a change loses something other than an old path of our program.
     fn loses(&self, before: &str, after: &str, us: &Us) -> bool {
         let rows = WAKES.into_iter().filter(|_| self.ours).filter_map(|name| toml::row(before, "hook", name).ok().flatten());
         let rows = rows.filter_map(|row| serde_json::to_value(row).ok());
@@ -195,13 +195,13 @@ impl Target {
         !is_within(before, after) && !is_within(&moved, after)
     }
 
-    /// What an entry of our name names that is somebody else's, if there is one.
+    /// A description of the entry called `outlast` that is not ours, if there is one.
     fn others_entry(&self, file: &File, us: &Us) -> Result<Option<String>, Failure> {
         let Some(entry) = self.wishes.entry(file.text()).map_err(|e| refusal(self, &e))? else { return Ok(None) };
         if us.is_ours(&entry) {
             return Ok(None);
         }
-        // Neither the arguments nor the address: there may be secrets in them.
+        // Arguments and address are not shown: there may be secrets in them.
         let program = Call::of(&entry).filter(|_| entry["url"].is_null()).map(|call| tame(&call.argv[0]));
         Ok(Some(
             program
@@ -225,7 +225,7 @@ impl Wishes {
         }
     }
 
-    /// What was put there last goes first, so that each is taken from the text it was put into.
+    /// The last entry is removed first, so that each is removed from the text to which it was added.
     fn take(&self, text: &str) -> Result<String, Trouble> {
         match self {
             Self::Json(all) => all.iter().rev().try_fold(text.to_owned(), |text, wish| json::take(&text, wish)),
@@ -234,12 +234,12 @@ impl Wishes {
         }
     }
 
-    /// Ours alone, to be read or pasted.
+    /// Only our entries, for a user to read or paste.
     fn alone(&self) -> String {
         self.put("").unwrap_or_default()
     }
 
-    /// What a text is that says nothing, where a client cannot read one that is empty.
+    /// A text without entries that the client can read: some cannot read an empty file.
     fn nothing(&self) -> &'static str {
         match self {
             Self::Json(_) => "{}\n",
@@ -247,7 +247,7 @@ impl Wishes {
         }
     }
 
-    /// The entry that says how we are called, as it is in a text.
+    /// The entry in a text that says how Outlast is called.
     fn entry(&self, text: &str) -> Result<Option<Value>, Trouble> {
         match self {
             Self::Json(all) => match all.first() {
@@ -263,13 +263,13 @@ impl Wishes {
     }
 }
 
-/// What becomes of a file.
+/// What is done to a file.
 enum Step {
     Nothing,
     Write {
         text: String,
     },
-    /// Nothing else is in it, and it was not there before.
+    /// Nothing else is in it, and it did not exist before.
     Remove,
 }
 
@@ -279,14 +279,14 @@ impl Install {
         let place = Place { world: &ctx.world, config: &ctx.settings.file, scope };
         self.makes_sense()?;
         let profile = self.profile.as_deref().or(self.client.profile());
-        // Whatever was asked for then, all of it is taken out.
+        // An undo removes everything, whichever flags it was installed with.
         let us = Us::of(ctx, profile, self.wake || self.undo, self.ask)?;
         let targets = self.client.targets(&place, &us)?;
         if self.print {
             return print(ctx, self.client, &targets, &us);
         }
         let mut notes = Vec::new();
-        // What wakes is one for the user's files and for a project's.
+        // The hook that wakes is shared by the user's files and those of a project.
         let stays = self.undo && self.is_installed_elsewhere(&place, &us);
         let mut steps = Vec::new();
         for target in &targets {
@@ -333,7 +333,7 @@ impl Install {
             match step {
                 Step::Nothing => {}
                 Step::Write { text } => {
-                    // What has something of ours in it is not what was there before, and yet may be somebody's.
+                    // A file with an entry of ours is not the original. It is copied only if the change would lose something of the user's.
                     let copied = !self.undo && (!target.has_something_of_ours(file.text()) || target.loses(file.text(), &text, &us));
                     if let Some(kept) = if copied { file.keep()? } else { None } {
                         about["backup"] = json!(kept);
@@ -385,7 +385,7 @@ impl Install {
 }
 
 impl Install {
-    /// A flag that would do nothing is refused, lest somebody rely on it.
+    /// Refuses a flag that would do nothing, because the user may rely on it.
     fn makes_sense(&self) -> Result<(), Failure> {
         let title = self.client.title();
         if self.wake && self.client == Client::Kimi {
@@ -452,7 +452,7 @@ fn undo(target: &Target, file: &File, us: &Us, notes: &mut Vec<String>) -> Resul
     if !text.trim().is_empty() {
         return Ok(Step::Write { text });
     }
-    // One that has something of ours in it was made later: there was no file before.
+    // A copy with an entry of ours is not the original: there was no file before.
     Ok(match file.first_copy()?.filter(|copy| !target.has_something_of_ours(copy)) {
         None => Step::Remove,
         Some(copy) if copy.trim().is_empty() => Step::Write { text },
@@ -498,7 +498,7 @@ fn print(ctx: &Context, client: Client, targets: &[Target], us: &Us) -> Result<i
     Ok(0)
 }
 
-/// Whether a text is another one with something put into it at one place.
+/// Whether `more` is `text` with an insertion at one place.
 fn is_within(text: &str, more: &str) -> bool {
     let start = text.bytes().zip(more.bytes()).take_while(|(a, b)| a == b).count();
     let end = text.bytes().rev().zip(more.bytes().rev()).take_while(|(a, b)| a == b).count();
@@ -508,7 +508,7 @@ fn is_within(text: &str, more: &str) -> bool {
 /// The names of the sinks that wake clients.
 const WAKES: [&str; 3] = [codex::WAKES, opencode::WAKES, hermes::WAKES];
 
-/// For what a client does not have.
+/// The refusal for clients without project configuration.
 fn no_project(client: Client) -> Failure {
     Failure::new(code::USAGE, format!("{} has no configuration of a project", client.title()), "leave --project out")
 }

@@ -68,13 +68,13 @@ impl Kill {
     }
 }
 
-/// The grace that is configured here, which the engine need not know of.
+/// The grace in the configuration of the caller. The engine may have read another one.
 pub(super) fn configured(ctx: &Context) -> Option<Duration> {
     let set = ctx.settings.origin("terminal.daemon_term_grace_seconds") != Origin::Default;
     set.then_some(ctx.settings.grace)
 }
 
-/// Without flags an agent stops those of its conversation, or of its task if it has none.
+/// The scope of --all. Without flags an agent stops the processes of its session, or those of its task if it has no session.
 fn scope(args: ScopeArgs, owner: &Owner) -> Scope {
     match args.or(owner) {
         Scope { session: Some(session), task } if owner.session.as_ref() == Some(&session) && task == owner.task => {
@@ -84,12 +84,12 @@ fn scope(args: ScopeArgs, owner: &Owner) -> Scope {
     }
 }
 
-/// What is waited for while it is stopped.
+/// What the progress line shows during a stop.
 fn about<'a>(ctx: &Context, what: &'a str, kill: &outlast_client::Kill) -> About<'a> {
     About::Stop { what, grace: kill.grace_ms.map_or(ctx.settings.grace, Duration::from_millis) }
 }
 
-/// Stops those that the user named, all at the same time.
+/// Stops the named processes, all at the same time.
 async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill) -> Result<i32, Failure> {
     let client = ctx.client().await?;
     let all = named::find_each(ctx, &client, given).await?;
@@ -124,9 +124,9 @@ async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill) -> R
     each.finish(ctx)
 }
 
-/// How it ended, and in a pipe or a file its output before that.
+/// Prints how it ended, and before that its output if this is a pipe or a file.
 async fn tell(ctx: &Context, client: &Client, of: &Named, killed: &Killed) -> Result<i32, Failure> {
-    // A person who stops a process wants it to end, and `log` shows what it has printed.
+    // A user at a terminal wants the process to end; `log` shows its output.
     if let Some(end) = killed.output.as_ref().filter(|_| ctx.out.height.is_none()) {
         let is_whole = killed.output_cut.is_none();
         output::print_end(ctx, client, &of.id, end, is_whole).await?;

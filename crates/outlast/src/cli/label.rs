@@ -25,7 +25,7 @@ impl Label {
         p.labels.get(&self.key) == Some(&self.value)
     }
 
-    /// A label that is looked for. `up` labels processes with the whole path of their file, which a user may name as it lies here.
+    /// A label to look for. `up` labels processes with the full path of their file. A user may give a relative one.
     fn looked_for(text: &str) -> Result<Self, String> {
         let label: Self = text.parse()?;
         match std::fs::canonicalize(&label.value) {
@@ -75,7 +75,7 @@ impl LabelArgs {
         self.labels.iter().map(|label| format!("--label {label}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// The ids of those that have all of them, running or finished. Of several with one name it is the process that the name means.
+    /// The ids of running and finished processes that have all of them. Of several with one name only the one that the name means.
     pub(crate) async fn find(&self, ctx: &Context, client: &Client) -> Result<Vec<String>, Failure> {
         let owner = ctx.owner();
         let mut found = client.list(&Scope { task: owner.task, session: owner.session }, true).await?;
@@ -89,7 +89,7 @@ impl LabelArgs {
     }
 }
 
-/// The processes that a verb is about: those that were named, or those with the labels.
+/// The processes that a verb applies to: those that were named, or those with the labels.
 #[derive(Debug, Args)]
 pub(crate) struct NamedOrLabelled {
     /// The process: its name, its id, or at least four digits of its id; may be several
@@ -115,7 +115,7 @@ impl NamedOrLabelled {
     }
 }
 
-/// Those of which no other has the same name and comes before it: the newest that runs, or the newest if none runs. Their order stays.
+/// Of several with one name, only the newest that runs, or the newest if none runs. The order stays.
 fn without_namesakes(all: Vec<ProcessInfo>) -> Vec<ProcessInfo> {
     let rank = |p: &ProcessInfo| (p.status == Status::Running, p.started_at, p.session_id);
     let mut meant = BTreeMap::new();

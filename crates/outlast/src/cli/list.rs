@@ -47,7 +47,7 @@ pub(crate) struct List {
 enum StateFilter {
     /// The command has not ended
     Running,
-    /// The command has ended, in whatever way
+    /// The command has ended
     Exited,
     /// It ended and its exit code is not 0, or is not known
     Failed,
@@ -152,7 +152,7 @@ impl List {
             ctx.out.object(&named::with_ids(&answer))?;
             return Ok(0);
         }
-        // Who names a session wants to see what is in it.
+        // If a session is named, everything in it is shown.
         let hidden = if scope.session.is_none() { hide_agents(&mut processes, all) } else { 0 };
         if let Some(meant) = meant {
             ctx.out.remark(&meant);
@@ -185,8 +185,8 @@ impl List {
     }
 }
 
-/// Leaves out the agents of conversations: people look for what they and their agents started. Those that run are shown with `--all`; what a finished one said is
-/// in its conversation. Returns how many of those that were left out run.
+/// Leaves out the agents of conversations, because users look for what they and their agents started. `--all` shows those that run; the output of a finished one is
+/// in its conversation. Returns how many of those left out are running.
 fn hide_agents(processes: &mut Vec<ProcessInfo>, all: bool) -> usize {
     let is_hidden = |p: &ProcessInfo| conversation::is_finished_agent(p) || (conversation::is_agent(p) && !all);
     let running = processes.iter().filter(|p| is_hidden(p) && !conversation::is_finished_agent(p)).count();
@@ -269,7 +269,7 @@ fn pids(p: &ProcessInfo) -> String {
     if p.left.len() > MAX_PIDS { format!("{} …", pids.join(" ")) } else { pids.join(" ") }
 }
 
-/// What its owner is told, in a word or two: its end; what matches, if something has, or no more.
+/// What its session is notified of, in a word or two: its end, and whether a watched line has come or watching has ended.
 fn told(p: &ProcessInfo) -> String {
     let watched = match (p.watch_patterns.is_empty(), p.watch_disabled, p.watch_hit) {
         (true, ..) => None,

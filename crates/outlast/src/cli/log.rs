@@ -209,8 +209,8 @@ impl Log {
             Range::FromLine(_, limit) | Range::FromByte(_, limit) => {
                 let page = client.log(id, self.wanted().limit(1)).await?;
                 let Some(limit) = limit else { return Ok((page.from_byte, None)) };
-                let behind = client.log(id, Page::from_line(page.first_line.saturating_add(limit)).limit(1)).await?;
-                Ok((page.from_byte, Some(behind.from_byte)))
+                let after = client.log(id, Page::from_line(page.first_line.saturating_add(limit)).limit(1)).await?;
+                Ok((page.from_byte, Some(after.from_byte)))
             }
             // A terminal gets all of it, too.
             Range::All | Range::Screenful(_) | Range::Since(..) => Ok((0, None)),

@@ -1,4 +1,4 @@
-//! Manual pages, for whoever makes packages.
+//! Manual pages, for packages.
 
 use super::{Failure, help};
 use clap::Args;

@@ -65,7 +65,7 @@ impl Mcp {
         connect.start = Start::OnDemand { program: ctx.world.program.clone() };
         let mut settings = Settings::new(connect, ctx.host(), ctx.world.cwd.clone());
         settings.started_for = self.whose.or(ctx.owner());
-        // Some agents start the servers of their configuration with next to nothing of their own environment. One that the gateway started says for whom it works.
+        // Some agents start MCP servers with almost no environment. If the gateway started the agent, the session is found in the agent's own environment.
         if settings.started_for.session.is_none()
             && self.http.is_none()
             && let Some((session, generation)) = os::conversation_above(&ctx.settings.home)
@@ -127,7 +127,7 @@ fn token(ctx: &Context) -> Result<(Token, Option<PathBuf>), Failure> {
     Ok((token.map_err(bad)?, Some(path)))
 }
 
-/// The token in a file, if nobody else could have read it there.
+/// The token in a file that no other user can read.
 fn kept(path: &Path) -> std::io::Result<Token> {
     let mut file = std::fs::File::open(path)?;
     let mode = file.metadata()?.permissions().mode() & 0o777;
@@ -139,7 +139,7 @@ fn kept(path: &Path) -> std::io::Result<Token> {
     Token::read(text.trim()).map_err(std::io::Error::other)
 }
 
-/// Keeps a new token for its owner alone, whole or not at all. Should somebody else be first, theirs counts.
+/// Writes a new token to a file that only its owner can read. If another process wrote one first, that one is used.
 fn keep(path: &Path, token: Token) -> std::io::Result<Token> {
     if let Some(home) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)?;

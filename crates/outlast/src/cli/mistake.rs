@@ -1,9 +1,9 @@
-//! Mistakes on the command line: what is suggested in their place.
+//! Suggestions for mistakes on the command line.
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Verbs that end or remove something. Who repeats a suggestion without reading it should not do that by mistake.
+/// Verbs that stop or remove something. They are suggested last, because a user may repeat a suggestion without reading it.
 const DESTRUCTIVE: [&str; 6] = ["kill", "stop", "rm", "clean", "restart", "interrupt"];
 
 /// The error with better suggestions. `verb` is the one that was typed.

@@ -90,17 +90,17 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Tells that nothing can be done here, and returns the exit code.
+    /// Reports an error before the verb could begin, and returns the exit code.
     pub(crate) fn fail(&self, why: &anyhow::Error) -> i32 {
         Failure::refused(format!("{why:#}"), "").exit(OURS).tell(self.json)
     }
 
-    /// Tells that this program cannot wait for an engine, and returns the exit code.
+    /// Reports that this program cannot wait for an engine, and returns the exit code.
     pub(crate) fn fail_without_runtime(&self, why: &std::io::Error) -> i32 {
         Failure::without_runtime(why).exit(OURS).tell(self.json)
     }
 
-    /// Whether what is wrong with the settings is part of the answer, and need not be said beside it.
+    /// Whether the answer of the verb contains warnings about settings, so that they are not printed separately.
     pub(crate) fn explains_settings(&self) -> bool {
         matches!(self.verb, Verb::Doctor(_) | Verb::Report(_))
     }
@@ -197,7 +197,7 @@ pub(crate) enum Invocation {
 pub(crate) fn parse(args: Vec<OsString>) -> Invocation {
     let args = help::as_flag(args);
     let json = own_words(&args).iter().any(|a| a == "--json");
-    // These exit as a command did, so that an error of their own must not look like one of the command's. Of a hook an exit code of 2 is an order to its agent.
+    // These verbs exit with the code of a command, so an error of their own must have another code. For a hook, exit code 2 is an order to its agent.
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
     let explained = verb.and_then(|v| v.to_str()).and_then(explain::Explained::named);
     let may_answer_for_a_command =
@@ -210,11 +210,11 @@ pub(crate) fn parse(args: Vec<OsString>) -> Invocation {
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Invocation::Keeper(keeper),
         // It connects to an engine by itself, with a time limit short enough for a user who is typing.
         Ok(Cli { verb: Verb::Complete(complete), .. }) => Invocation::Answered(complete.perform()),
-        // It is run in front of every command, and says nothing but what is asked.
+        // It runs before every prompt of a shell and prints nothing else.
         Ok(Cli { verb: Verb::Prompt(prompt), json, .. }) => Invocation::Answered(prompt.perform(json)),
         Ok(cli) => Invocation::Verb(Box::new(cli)),
         Err(e) if !json && is_incomplete(&e) && explained.is_some() && explain::is_typed() => {
-            // A text whose reader has left is no failure.
+            // A reader that has closed the pipe is no error.
             let _ = write!(std::io::stdout(), "{}", explained.map(explain::Explained::text).unwrap_or_default());
             Invocation::Answered(0)
         }
@@ -228,20 +228,20 @@ pub(crate) fn parse(args: Vec<OsString>) -> Invocation {
             Invocation::Answered(if may_answer_for_a_command { OURS } else { e.exit_code() })
         }
         Err(e) => {
-            // Help whose reader has left is no failure.
+            // A reader that has closed the pipe is no error.
             let _ = e.print();
             Invocation::Answered(e.exit_code())
         }
     }
 }
 
-/// Whether something is missing on a command line that is right otherwise.
+/// Whether the only mistake is that something is missing.
 fn is_incomplete(error: &clap::Error) -> bool {
     use clap::error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingRequiredArgument, MissingSubcommand};
     matches!(error.kind(), DisplayHelpOnMissingArgumentOrSubcommand | MissingRequiredArgument | MissingSubcommand)
 }
 
-/// The words that are ours: those before `--`, and of `run` those before the first that is neither a flag nor the value of one.
+/// The words that are flags of `outlast` itself: those before `--`, and for `run` those before the command.
 fn own_words(args: &[OsString]) -> &[OsString] {
     let until = |at: usize| &args[..at];
     let Some(verb) = args.iter().skip(1).position(|a| !a.as_encoded_bytes().starts_with(b"-")).map(|n| n + 1) else { return args };
@@ -274,7 +274,7 @@ fn own_words(args: &[OsString]) -> &[OsString] {
 /// The heading of the flags that every verb has.
 const GLOBAL: &str = "Global options";
 
-/// What every verb is given.
+/// What every verb gets: the world, the settings and the output.
 pub(crate) struct Context {
     pub(crate) world: World,
     pub(crate) settings: Settings,
@@ -282,12 +282,12 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// For whom requests are made.
+    /// The owner of requests.
     fn owner(&self) -> Owner {
         self.world.owner()
     }
 
-    /// A client, and an engine if there is none.
+    /// A client. An engine is started if none runs.
     async fn client(&self) -> Result<Client, Failure> {
         self.connect(Start::OnDemand { program: self.world.program.clone() }).await
     }
@@ -298,7 +298,7 @@ impl Context {
         Ok(progress::beside(self, progress::About::Words("starting the engine"), Client::connect(&to)).await?)
     }
 
-    /// The surroundings of the tools that agents call.
+    /// The settings of the tools that agents call.
     fn host(&self) -> outlast_tools::Host {
         let mut host = outlast_tools::Host::new(self.caller());
         host.default_timeout = self.settings.wait_limit;
@@ -307,7 +307,7 @@ impl Context {
         host
     }
 
-    /// The surroundings that a command inherits.
+    /// What a command inherits from this program: environment, directory, umask and priority.
     fn caller(&self) -> outlast_client::Caller {
         let mut here = outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd);
         here.umask = self.world.umask;
@@ -318,7 +318,7 @@ impl Context {
     }
 }
 
-/// Does what was asked, and returns the exit code.
+/// Performs the verb, and returns the exit code.
 pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     let json = cli.json;
     let colours = if cli.no_color { Colours::Never } else { world.colours() };
@@ -354,10 +354,10 @@ async fn terminated_as_first_process() {
 }
 
 impl Verb {
-    /// Whether a user of the verb wants to know that notices wait.
+    /// Whether the verb ends with a remark about waiting notices.
     fn is_everyday(&self) -> bool {
         match self {
-            // The engine notes that an end was seen once the answer has arrived, so verbs that show ends would count it still.
+            // The engine marks an end as seen after the answer has arrived. Verbs that show ends would still count that notice.
             Self::Run(run) => !run.is_quiet() && !run.shows_output(),
             Self::List(_) | Self::Signal(_) | Self::Rm(_) | Self::Clean(_) | Self::Active(_) => true,
             _ => false,
@@ -415,12 +415,12 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Man(args) => args.perform(),
         Verb::Completions(args) => args.perform(),
         Verb::TellEnd(args) => args.perform(ctx).await,
-        // `parse` has sorted them out.
+        // `parse` has handled them.
         Verb::AsEngine(_) | Verb::AsKeeper(_) | Verb::Complete(_) | Verb::Prompt(_) => unreachable!("not a verb for people"),
     }
 }
 
-/// Which processes a list or a stop of many is about.
+/// The processes that a list or a stop of many applies to.
 #[derive(Debug, Clone, Args)]
 struct ScopeArgs {
     /// Only processes of this task
@@ -432,7 +432,7 @@ struct ScopeArgs {
 }
 
 impl ScopeArgs {
-    /// What the flags say; without any, what the environment says.
+    /// The scope of the flags; without any, that of the environment.
     fn or(self, owner: &Owner) -> Scope {
         match self {
             Self { task: None, session: None } => Scope { task: owner.task.clone(), session: owner.session.clone() },
@@ -441,12 +441,12 @@ impl ScopeArgs {
     }
 }
 
-/// A time, as people write it: `2` and `0.5` are seconds; `90s`, `5m`, `1h30m`, `2d`.
+/// Parses a time: `2` and `0.5` are seconds; `90s`, `5m`, `1h30m`, `2d`.
 fn seconds(text: &str) -> Result<std::time::Duration, String> {
     times::duration(text)
 }
 
-/// The same, but not zero.
+/// Parses a time that is not zero.
 fn some_seconds(text: &str) -> Result<std::time::Duration, String> {
     if text.trim_start().starts_with('-') && text.trim().parse::<f64>().is_ok() {
         return Err("must be more than 0".into());
@@ -457,7 +457,7 @@ fn some_seconds(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
-/// How many, where none makes no sense.
+/// Parses a number that is at least 1.
 fn some_lines(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(0) => Err("must be at least 1".into()),
@@ -466,9 +466,9 @@ fn some_lines(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A duration for the wire; one too long to be told is as long as can be.
+/// A duration in milliseconds for the wire.
 fn millis(time: std::time::Duration) -> u64 {
-    // Rounded up, so that the shortest time is not none.
+    // Rounded up, so that a short time does not become 0.
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 

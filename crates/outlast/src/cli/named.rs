@@ -30,7 +30,7 @@ impl std::fmt::Display for Named {
     }
 }
 
-/// What a person types to mean a process: its name if that is a plain word, otherwise its id.
+/// What a user types for a process: its name if that is a plain word, otherwise its id.
 pub(crate) fn typed(id: impl std::fmt::Display, name: Option<&str>) -> String {
     let is_plain = |name: &&str| {
         name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
@@ -121,7 +121,7 @@ pub(crate) fn with_ids(answer: &impl Serialize) -> Value {
     all
 }
 
-/// What became of each of several processes, in the order in which they were named.
+/// The results for several processes, in the order in which they were named.
 pub(crate) struct Each {
     json: Vec<Value>,
     code: i32,
@@ -132,13 +132,13 @@ impl Each {
         Self { json: Vec::new(), code: 0 }
     }
 
-    /// It was done. The first exit code that is not 0 is that of all.
+    /// One was done. The first exit code that is not 0 becomes the exit code of all.
     pub(crate) fn done(&mut self, answer: &impl Serialize, code: i32) {
         self.json.push(with_ids(answer));
         self.fail(code);
     }
 
-    /// It was refused or failed. The others are done all the same.
+    /// One was refused or failed. The others are done all the same.
     pub(crate) fn failed(&mut self, ctx: &Context, of: &Named, failure: impl Into<Failure>) {
         let failure = failure.into().of_process(&of.id);
         self.json.push(failure.to_json());
@@ -181,7 +181,7 @@ mod tests {
     use outlast_client::ProcessId;
 
     #[test]
-    fn a_name_that_several_have_is_explained() {
+    fn a_name_of_several_processes_is_explained() {
         let mut found = Found::new(ProcessId::from_bytes([1; 6]), Some("web".into()), Status::Running);
         for (namesakes, want) in
             [(0, None), (1, None), (3, Some("note: 3 processes are called web; this is proc_010101010101, the newest that runs"))]

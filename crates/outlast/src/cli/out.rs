@@ -1,4 +1,4 @@
-//! Saying things: answers on standard output, remarks on standard error.
+//! Output of a verb: answers on standard output, remarks on standard error.
 
 pub(crate) use super::one_line::tame;
 
@@ -8,7 +8,7 @@ use crate::config::Colours;
 use serde::Serialize;
 use std::io::{IsTerminal, Write as _};
 
-/// How to speak.
+/// How output is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Out {
     pub(crate) json: bool,
@@ -21,10 +21,10 @@ pub(crate) struct Out {
     pub(crate) height: Option<usize>,
 }
 
-/// What is assumed of a terminal that does not tell.
+/// The height of a terminal that does not report it.
 const USUAL_HEIGHT: usize = 24;
 
-/// What a word is about.
+/// What a word stands for, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Good,
@@ -32,11 +32,11 @@ pub(crate) enum Tone {
     Busy,
     Quiet,
     Plain,
-    /// One of several that are told apart by nothing else.
+    /// One of several that differ only by their colour.
     Of(usize),
 }
 
-/// Colours that can be told apart on light and on dark ground.
+/// Colours that differ on light and on dark backgrounds.
 const APART: [&str; 6] = ["36", "35", "34", "33", "32", "31"];
 
 impl Tone {
@@ -53,7 +53,7 @@ impl Tone {
 }
 
 impl Out {
-    /// Speaks JSON if asked; otherwise to a person, in colours where they are welcome.
+    /// JSON if asked for; otherwise text, in colours where the settings allow them.
     pub(crate) fn new(json: bool, colours: Colours) -> Self {
         let stdout = std::io::stdout();
         let terminal = stdout.is_terminal();
@@ -69,7 +69,7 @@ impl Out {
         Self { json, colour: welcome(terminal), remark_colour: welcome(std::io::stderr().is_terminal()), width, height }
     }
 
-    /// Speaks plainly, in so many columns.
+    /// Text without colours, in this number of columns.
     pub(crate) fn plain(width: Option<usize>) -> Self {
         Self { json: false, colour: false, remark_colour: false, width, height: None }
     }
@@ -94,7 +94,7 @@ impl Out {
         }
     }
 
-    /// A remark for a person; programs find the same in the answer.
+    /// A remark for users. Programs find the same in the answer.
     pub(crate) fn remark(&self, text: &str) {
         if !self.json {
             // A remark that cannot be made changes nothing.
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_for_those_who_see_them() {
+    fn colours_are_used_only_where_they_are_seen() {
         let mut out = Out::plain(None);
         assert_eq!(out.paint(Tone::Bad, "x"), "x");
         out.colour = true;

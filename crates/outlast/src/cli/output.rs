@@ -16,7 +16,7 @@ pub(crate) enum Range {
     All,
     /// The last ones.
     Last(u64),
-    /// As many of the last ones as fit on the terminal. What is left out is told.
+    /// As many of the last ones as fit on the terminal. A remark says how many are left out.
     Screenful(u64),
     /// From a line on, at most this number of lines.
     FromLine(u64, Option<u64>),
@@ -61,9 +61,9 @@ pub(crate) struct Begin {
     pub(crate) from_byte: u64,
     /// Missing bytes before the first line.
     gaps: Vec<Event>,
-    /// What to say about lines that are left out.
+    /// The remark about lines that are left out.
     left_out: Option<String>,
-    /// The rest of the line in which a range by bytes begins. The engine has seen how that line began, and so what is secret in it.
+    /// The rest of the line in which a range by bytes begins. The engine read the line from its start, so it could mask the secrets in it.
     rest_of_line: Vec<Line>,
     /// Whether nothing of the output is in the range.
     is_empty: bool,
@@ -119,7 +119,7 @@ impl Begin {
             is_empty: match range {
                 Range::FromLine(line, _) => line > page.total_lines,
                 Range::FromByte(byte, _) => byte > page.next_byte,
-                // What comes next may go on with the last line, which is then shown whole.
+                // The next output may continue the last line, which is then shown whole.
                 Range::Since(..) => nothing_since.is_some(),
                 Range::All | Range::Last(_) | Range::Screenful(_) => false,
             },
@@ -159,7 +159,7 @@ impl Begin {
         Ok(head)
     }
 
-    /// Tells what is missing before the first line.
+    /// Reports bytes that are missing before the first line.
     pub(crate) fn tell_missing(&self, ctx: &Context) {
         for missing in &self.gaps {
             if let Event::Gap { from, to, why } = missing {
@@ -168,7 +168,7 @@ impl Begin {
         }
     }
 
-    /// Tells which lines are left out.
+    /// Reports which lines are left out.
     pub(crate) fn tell_left_out(&self, ctx: &Context) {
         if let Some(left_out) = &self.left_out {
             ctx.out.remark(left_out);
@@ -179,11 +179,11 @@ impl Begin {
 /// How lines are printed.
 #[derive(Default)]
 pub(crate) struct Form<'a> {
-    /// Those that match, and no others.
+    /// Print only lines that match.
     pub(crate) grep: Option<&'a Regex>,
-    /// What stands before each line.
+    /// The text before each line.
     pub(crate) label: Option<(Tone, &'a str)>,
-    /// Whether the time at which it came stands before each line, as clocks in this zone say it.
+    /// Print the time of each line before it, in this time zone.
     pub(crate) timestamps: Option<TimeZone>,
 }
 
@@ -210,7 +210,7 @@ pub(crate) async fn print(ctx: &Context, client: &Client, id: &str, range: Range
     Ok(())
 }
 
-/// Without the values of secrets, unless that is switched off.
+/// The output with secrets masked, unless the settings say otherwise.
 pub(crate) fn masked(ctx: &Context, chunks: Chunks) -> Chunks {
     if ctx.settings.redact { chunks.masked() } else { chunks }
 }
@@ -228,11 +228,11 @@ pub(crate) struct Printer<'a> {
     label: String,
     /// When bytes came, for lines that are not printed yet.
     times: Vec<(u64, Time)>,
-    /// Whether a line was printed of which it is not known when it came, and whether that was told.
+    /// Whether a line without a known time was printed, and whether a remark has explained it.
     untimed: Untimed,
-    /// Whether the last thing that was printed is the part of a line.
+    /// Whether the last output was an unfinished line.
     in_line: bool,
-    /// Behind a gap: how many bytes of the line were left out whose beginning is missing. What is secret in it cannot be known.
+    /// After a gap: how many bytes of the line without its beginning were left out. Secrets in such a line could not be recognised.
     torn: Option<u64>,
 }
 
@@ -277,7 +277,7 @@ impl<'a> Printer<'a> {
         self.write(&begin.rest_of_line).await
     }
 
-    /// Prints the lines of these pieces. The byte behind them, unless there were more lines than wanted.
+    /// Prints the lines of these pieces. Returns the byte after them, unless there were more lines than wanted.
     pub(crate) async fn print(&mut self, ctx: &Context, mut chunks: Chunks) -> Result<Option<u64>, Failure> {
         while let Some(chunk) = chunks.next().await? {
             self.learn(chunks.take_times());
@@ -289,18 +289,18 @@ impl<'a> Printer<'a> {
         Ok((!has_more).then_some(self.lines.seen))
     }
 
-    /// These pieces, as this needs them.
+    /// These pieces masked and with their times, as the settings and flags ask.
     pub(crate) fn chunks(&self, ctx: &Context, chunks: Chunks) -> Chunks {
         let chunks = masked(ctx, chunks);
         if self.form.timestamps.is_some() { chunks.timed() } else { chunks }
     }
 
-    /// Keeps when the bytes of the next piece came.
+    /// Takes the times of the next piece.
     pub(crate) fn learn(&mut self, times: Vec<(u64, Time)>) {
         self.times.extend(times);
     }
 
-    /// When a byte came. Lines come in order, so that what was said about earlier ones is forgotten.
+    /// The time at which a byte came. Lines come in order, so earlier times are dropped.
     fn time_of(&mut self, byte: u64) -> Option<Time> {
         let known = self.times.partition_point(|(from, _)| *from <= byte).checked_sub(1)?;
         self.times.drain(..known);
@@ -314,7 +314,7 @@ impl<'a> Printer<'a> {
         }
         match chunk {
             Chunk::Bytes { at, bytes } => {
-                let (at, bytes) = self.behind_torn(ctx, at, &bytes);
+                let (at, bytes) = self.after_torn(ctx, at, &bytes);
                 let lines = self.lines.push(at, bytes);
                 self.write(&lines).await?;
                 self.tell_untimed(ctx).await?;
@@ -331,8 +331,8 @@ impl<'a> Printer<'a> {
         Ok(true)
     }
 
-    /// What follows the first line behind a gap, which lacks its beginning.
-    fn behind_torn<'b>(&mut self, ctx: &Context, at: u64, bytes: &'b [u8]) -> (u64, &'b [u8]) {
+    /// The bytes after the first line that follows a gap. That line lacks its beginning and is left out.
+    fn after_torn<'b>(&mut self, ctx: &Context, at: u64, bytes: &'b [u8]) -> (u64, &'b [u8]) {
         let Some(dropped) = self.torn else { return (at, bytes) };
         let newline = bytes.iter().position(|b| *b == b'\n').map(|n| n + 1);
         let end = newline.unwrap_or(bytes.len());
@@ -427,7 +427,7 @@ impl<'a> Printer<'a> {
 }
 
 fn tell_torn(ctx: &Context, bytes: u64) {
-    ctx.out.remark(&format!("[{bytes} bytes behind them, the rest of a line, are left out; --raw shows them]"));
+    ctx.out.remark(&format!("[{bytes} bytes after them, the rest of a line, are left out; --raw shows them]"));
 }
 
 /// Prints the output of a process that is waited for or was stopped. `end` is the end of it, and `is_whole` says whether that is all.
@@ -435,7 +435,7 @@ pub(crate) async fn print_end(ctx: &Context, client: &Client, id: &str, end: &st
     if is_whole && ctx.out.height.is_none() {
         return ctx.out.text(end);
     }
-    // The wait, or the stop, is what settles its notice. This reads as a person does.
+    // The wait or the stop settles the notice. This read does not.
     let client = client.with_owner(outlast_client::Owner::default());
     print(ctx, &client, id, Range::usual(ctx, 1), Form::default()).await
 }

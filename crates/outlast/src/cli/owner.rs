@@ -1,11 +1,11 @@
-//! For whom a call is made.
+//! The flags that name the owner of a request.
 
 use clap::Args;
 use outlast_client::{Client, Owner, Scope};
 use outlast_core::nearest;
 use std::collections::BTreeSet;
 
-/// For whom.
+/// The owner of a request.
 #[derive(Debug, Args)]
 pub(crate) struct Whose {
     /// The session [default: OUTLAST_SESSION]

@@ -1,4 +1,4 @@
-//! A line about what is waited for: on a terminal alone, and gone when the wait is over.
+//! A line on a terminal that says what is waited for. It is removed when the wait is over.
 
 use super::follow::{Render, Sgr};
 use super::out::{Tone, tame};
@@ -11,7 +11,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What takes less is not worth a line. The line is written again as often: what it shows is the time.
+/// When the line appears, and how often it is updated.
 const SECOND: Duration = Duration::from_secs(1);
 /// How much of the end of its output is read for the last line.
 const END: u64 = 4 << 10;
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(crate) enum About<'a> {
     /// The end of a process.
     End { client: &'a Client, id: &'a str, at_most: Option<Duration> },
-    /// A process that was asked to end, and is killed after so long.
+    /// A process that was asked to end, and is killed after the grace period.
     Stop { what: &'a str, grace: Duration },
     /// A time.
     Until { at: Time },
@@ -30,7 +30,7 @@ pub(crate) enum About<'a> {
     Words(&'a str),
 }
 
-/// Waits for `work`, and says meanwhile what is waited for.
+/// Waits for `work`, and shows meanwhile what is waited for.
 pub(crate) async fn beside<T>(ctx: &Context, about: About<'_>, work: impl Future<Output = T>) -> T {
     if !is_seen(ctx) {
         return work.await;
@@ -42,8 +42,7 @@ pub(crate) async fn beside<T>(ctx: &Context, about: About<'_>, work: impl Future
     }
 }
 
-/// The same at the end of a command, which can be interrupted. `left` is what to say then: the work goes on without whoever waits. From here on an interrupt
-/// ends nothing by itself.
+/// The same for a wait that Ctrl-C may end. `left` is the remark for that case: the work continues. From here on Ctrl-C does not end the program by itself.
 pub(crate) async fn during<T>(ctx: &Context, about: About<'_>, left: &str, work: impl Future<Output = T>) -> Result<T, Failure> {
     if !is_seen(ctx) {
         return Ok(work.await);
@@ -57,7 +56,7 @@ pub(crate) async fn during<T>(ctx: &Context, about: About<'_>, left: &str, work:
     }
 }
 
-/// Whether somebody sees a line, and nothing else reads it.
+/// Whether standard error is a terminal that can rewrite a line.
 fn is_seen(ctx: &Context) -> bool {
     !ctx.out.json && !ctx.world.is_dumb() && std::io::stderr().is_terminal()
 }
@@ -80,7 +79,7 @@ impl About<'_> {
         match self {
             Self::End { client, id, at_most } => {
                 if watched.is_none() {
-                    // One that cannot be looked at is waited for all the same.
+                    // If it cannot be looked up, the wait continues all the same.
                     *watched = tokio::time::timeout(LOOK, Watched::find(ctx, client, id)).await.ok().and_then(Result::ok);
                 }
                 let limit = at_most.map(|t| format!(" of {}", times::age(t.as_secs()))).unwrap_or_default();
@@ -107,14 +106,14 @@ impl About<'_> {
 struct Watched {
     client: Client,
     id: String,
-    /// As people call it.
+    /// The name for users.
     name: String,
     command: String,
     redact: bool,
 }
 
 impl Watched {
-    /// Asks as a person without a conversation does, so that looking is not being told.
+    /// Asks without an owner, so that the process does not count as seen by its session.
     async fn find(ctx: &Context, client: &Client, id: &str) -> Result<Self, ClientError> {
         let client = client.with_owner(Owner::default());
         let info = client.poll(id).await?;
@@ -122,7 +121,7 @@ impl Watched {
         Ok(Self { client, name: info.name.unwrap_or_else(|| id.clone()), id, command: info.command, redact: ctx.settings.redact })
     }
 
-    /// The last line of its output that says something.
+    /// The last line of its output that is not blank.
     async fn last_line(&self) -> Result<Option<String>, ClientError> {
         let mut render = Render::new(&self.command, Redactor::new(self.redact), Sgr::Removed);
         let mut text = String::new();
@@ -173,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_is_the_last_that_says_something() {
+    fn the_last_line_is_the_last_that_is_not_blank() {
         assert_eq!(last_of("one\ntwo\n\n  \n").as_deref(), Some("two"));
         assert_eq!(last_of("10%\r90%\r").as_deref(), Some("90%"));
         assert_eq!(last_of("\n"), None);

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::io::Write as _;
 use std::time::Duration;
 
-/// How long an engine may take to answer. A prompt that is late is worse than one without numbers.
+/// How long an engine may take to answer. A late prompt is worse than one without numbers.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Show running processes and notices in the prompt of a shell
@@ -34,7 +34,7 @@ enum PromptShell {
 }
 
 impl Prompt {
-    /// Prints, and returns the exit code. Whatever goes wrong, nothing is said: a user looks at a prompt.
+    /// Prints, and returns the exit code. Errors are not reported, because this runs before every prompt.
     pub(crate) fn perform(self, json: bool) -> i32 {
         let text = match self.shell {
             Some(PromptShell::Bash) => include_str!("prompt/outlast.bash").to_owned(),

@@ -10,12 +10,12 @@ use outlast_text::watch::{Cursor, Scanner};
 use serde_json::json;
 use std::time::Duration;
 
-/// An unfinished line, such as a prompt, is looked at once it has stayed so for this long. The keeper looks after the same time.
-const STAYS: Duration = Duration::from_millis(200);
+/// An unfinished line, such as a prompt, is examined after this long. The keeper waits as long.
+const UNFINISHED_LINE_DELAY: Duration = Duration::from_millis(200);
 
-/// What is waited for.
+/// The line that is waited for.
 pub(super) struct Ready {
-    /// What the line contains.
+    /// The text that the line contains.
     pub(super) text: String,
     pub(super) at_most: Option<Duration>,
 }
@@ -28,7 +28,7 @@ enum First {
 }
 
 impl Ready {
-    /// Waits for the line, for the end of the command, or for as long as it may take. The exit code.
+    /// Waits for the line, the end of the command, or the time limit. Returns the exit code.
     pub(super) async fn wait(&self, ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<i32, Failure> {
         let id = info.session_id.to_string();
         if !ctx.out.json {
@@ -64,10 +64,10 @@ impl Ready {
         Ok(code)
     }
 
-    /// It ended first: its last output on standard error, and its own exit code.
+    /// The command ended first: prints its last output on standard error, and returns its exit code.
     async fn ended(&self, ctx: &Context, client: &Client, info: &ProcessInfo, shown: &str) -> Result<i32, Failure> {
         let id = &info.session_id.to_string();
-        // It is over, so that this answers at once. It settles the notice of the end as every wait does.
+        // It has ended, so this answers at once. Like every wait it settles the notice of the end.
         let waited = client.wait(id, None).await?;
         if ctx.out.json {
             let mut answer = serde_json::to_value(client.poll(id).await?).unwrap_or_default();
@@ -95,14 +95,14 @@ impl Ready {
         }
     }
 
-    /// Reads from the beginning, so that a line that came before this began to read counts, too.
+    /// Reads from the beginning, so that a line that came before this call counts, too.
     async fn line_or_end(&self, ctx: &Context, client: &Client, id: &str) -> Result<First, Failure> {
         let mut chunks = output::masked(ctx, client.follow_to_exit(id, From::Byte(0)));
         let mut scanner = Scanner::new(std::slice::from_ref(&self.text), Cursor::default());
         let mut is_looked_at = false;
         loop {
             let next = match scanner.is_open() && !is_looked_at {
-                true => tokio::time::timeout(STAYS, chunks.next()).await.ok().transpose()?,
+                true => tokio::time::timeout(UNFINISHED_LINE_DELAY, chunks.next()).await.ok().transpose()?,
                 false => Some(chunks.next().await?),
             };
             is_looked_at = next.is_none();

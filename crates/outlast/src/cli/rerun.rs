@@ -66,7 +66,7 @@ impl Rerun {
     }
 }
 
-/// A refusal of a command that is to run again. Neither verb can give it another directory, so the hint names what can be done.
+/// The refusal with a better hint if the directory is gone: neither `rerun` nor `restart` can choose another one.
 pub(super) fn refused(failure: impl Into<Failure>) -> Failure {
     let failure = failure.into();
     let dir = failure.error().strip_prefix("directory ").and_then(|rest| rest.strip_suffix(" does not exist"));

@@ -82,7 +82,7 @@ fn exit_code(restarted: &Restarted) -> i32 {
     }
 }
 
-/// The new id, and what became of the old process.
+/// Prints the new id, and how the old process ended.
 fn tell(ctx: &Context, of: &Named, restarted: &Restarted) -> Result<i32, Failure> {
     let Restarted { old, left_killed, new, .. } = restarted;
     let was = match old.status.as_str() {

@@ -1,4 +1,4 @@
-//! Where in a chat an owner is.
+//! The place in a chat to which notices are sent.
 
 use clap::Args;
 use outlast_client::Route;

@@ -94,7 +94,7 @@ pub(crate) struct Run {
 
 /// What shells exit with if there is no such program.
 const NOT_FOUND: i32 = 127;
-/// Shorter values of variables are not masked in the output, so that they can be waited for.
+/// Shorter values of variables are not masked in the output, so a text with them can be found.
 const SHORTEST_SECRET: usize = 8;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -128,7 +128,7 @@ impl Run {
         }
         let is_labelled = !spec.labels.is_empty();
         let client = ctx.client().await?.with_owner(spec.owner.clone());
-        // Before the start, which may be refused because of a setting that was changed since.
+        // Reported before the start, which may be refused because of such a setting.
         if !quiet {
             super::engine::tell_outdated(ctx, &client).await;
         }
@@ -137,8 +137,8 @@ impl Run {
         let info = client.run_info(run).await?;
         if info.fate.completion_reason == Some(Reason::FailedStart) {
             if wait || ready.is_some() {
-                // Whoever waits sees the end here, and need not be told. Should it not be written, they are told once more.
-                let _told = client.mark_completion_consumed(&info.session_id.to_string()).await;
+                // The caller sees the end here and needs no notice of it. If this request fails, the notice is delivered all the same.
+                let _seen = client.mark_completion_consumed(&info.session_id.to_string()).await;
             }
             return failed_start_with(ctx, &info, misplaced);
         }
@@ -174,7 +174,7 @@ impl Run {
     fn spec(self, ctx: &Context) -> Result<Spec, Failure> {
         let command = command(self.command, self.env.reads_stdin())?;
         if self.cwd.as_ref().is_some_and(|dir| dir.is_empty()) {
-            // As a script passes it whose variable is not set.
+            // A script with an unset variable passes this.
             return Err(Failure::refused("the directory of --cwd is empty", "name a directory, or leave --cwd out to run it here"));
         }
         let mut spec = Spec::of(command);
@@ -199,7 +199,7 @@ impl Run {
     }
 }
 
-/// Refuses to wait for a text with a secret in it: the line is shown with the secret masked, and so is never found.
+/// Refuses a text with a secret in it. Secrets are masked in the output, so such a line would never be found.
 fn check_until(text: &str, spec: &Spec, redactor: &Redactor) -> Result<(), Failure> {
     let values = spec.env.iter().filter(|variable| secret_name(&variable.name.to_lossy()));
     let is_given =
@@ -217,12 +217,12 @@ fn check_until(text: &str, spec: &Spec, redactor: &Redactor) -> Result<(), Failu
     Err(Failure::refused(format!("the text of --until {has}, and secrets are masked in the output"), hint))
 }
 
-/// An id for a process that is yet to be.
+/// Parses the id for a new process.
 fn whole_id(text: &str) -> Result<ProcessId, String> {
     text.parse().map_err(|_| format!("{text:?} is not a whole process id: give proc_ and 12 hexadecimal digits"))
 }
 
-/// What a line can contain.
+/// Parses the text of --until.
 fn text_of_a_line(text: &str) -> Result<String, String> {
     match text {
         "" => Err("the text is empty: give some that only the awaited line contains".into()),
@@ -231,7 +231,7 @@ fn text_of_a_line(text: &str) -> Result<String, String> {
     }
 }
 
-/// One word is a shell line, several are a program and its arguments, `-` is a shell line on standard input.
+/// One word is a shell command line, several are a program and its arguments, `-` reads a shell command line from standard input.
 fn command(mut words: Vec<OsString>, stdin_taken: bool) -> Result<Command, Failure> {
     if words.len() > 1 {
         return Ok(Command::Argv(words.into_iter().map(OsText::from).collect()));
@@ -247,14 +247,14 @@ fn command(mut words: Vec<OsString>, stdin_taken: bool) -> Result<Command, Failu
     Ok(Command::Shell(line))
 }
 
-/// Names the caller's variables that the command was not given.
+/// Names the caller's variables that were not passed to the command.
 pub(crate) fn tell_not_passed_on(ctx: &Context, info: &ProcessInfo) {
     if let Some(note) = not_passed_on(&info.not_passed_on) {
         ctx.out.tip(&note);
     }
 }
 
-/// Tells a user that another process of this name runs: from now on the name means the new one.
+/// Notes that another process of this name runs. From now on the name means the new one.
 async fn tell_namesake(ctx: &Context, client: &Client, info: &ProcessInfo) {
     let Some(name) = info.name.as_deref().filter(|_| ctx.out.has_person()) else { return };
     // The process was started; a list that cannot be read changes nothing.
@@ -274,7 +274,7 @@ fn not_passed_on(names: &[String]) -> Option<String> {
     }
 }
 
-/// Tells that it runs.
+/// Reports that the process has started.
 pub(crate) fn started(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure> {
     if ctx.out.json {
         ctx.out.object(&with_ids(info))?;
@@ -285,7 +285,7 @@ pub(crate) fn started(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure>
     Ok(0)
 }
 
-/// How it stands just after its start, and which command shows its output.
+/// The state just after the start, and the command that shows the output.
 fn stands(info: &ProcessInfo) -> String {
     let typed = typed(info.session_id, info.name.as_deref());
     match ending::outcome_in_words(info) {
@@ -297,7 +297,7 @@ fn stands(info: &ProcessInfo) -> String {
     }
 }
 
-/// What to do about words that look like a shell line and flags of `run` behind it.
+/// A hint for words that look like a shell command line followed by flags of `run`.
 fn misplaced(words: &[OsString]) -> Option<&'static str> {
     let (program, rest) = words.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let run = Run::augment_args(clap::Command::new("run"));
@@ -309,12 +309,12 @@ fn misplaced(words: &[OsString]) -> Option<&'static str> {
     is_meant.then_some("a shell line is one word, and flags of run go before it, such as: outlast run --name web 'make && ./serve'")
 }
 
-/// Tells that it never ran.
+/// Reports that the command could not be started.
 pub(crate) fn failed_start(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure> {
     failed_start_with(ctx, info, None)
 }
 
-/// The same, with what to do if the program was not found.
+/// The same, with a hint for the case that the program was not found.
 fn failed_start_with(ctx: &Context, info: &ProcessInfo, if_not_found: Option<&str>) -> Result<i32, Failure> {
     let hint = if_not_found.filter(|_| ending::exit_code(&info.fate) == NOT_FOUND);
     let error = format!("{} {}", shown(info.session_id, info.name.as_deref()), ending::sentence(&info.fate));
@@ -342,7 +342,7 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: O
         bell.tell_end(ctx, &of, &info.command, &waited.fate).await;
     }
     if ctx.out.json {
-        // The start's own fields, such as the pid, and on top of them how it ended.
+        // The fields of the start, such as the pid, and those of the end.
         let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
         merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
         merge(&mut answer, of_start(info));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_over_at_once_is_not_said_to_run() {
+    fn a_command_that_ends_at_once_is_not_reported_as_running() {
         let mut p =
             ProcessInfo::new(ProcessId::from_bytes([1; 6]), "x", outlast_client::Status::Running, "", outlast_client::Time::from_micros(0));
         p.name = Some("hk".into());

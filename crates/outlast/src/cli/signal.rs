@@ -85,7 +85,7 @@ const NAMES: &[(&str, i32)] = &[
     ("SYS", libc::SIGSYS),
 ];
 
-/// The names there are.
+/// The names that are accepted.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     NAMES.iter().map(|(name, _)| *name)
 }
@@ -107,7 +107,7 @@ fn number(text: &str) -> Result<i32, String> {
     known.or_else(|| real_time(name)).ok_or_else(bad)
 }
 
-/// A signal as people know it: `SIGSTOP`, or its number.
+/// The usual name of a signal, such as `SIGSTOP`, or its number.
 fn shown(signal: i32) -> String {
     match NAMES.iter().find(|(_, number)| *number == signal) {
         Some((name, _)) => format!("SIG{name}"),

@@ -1,4 +1,4 @@
-//! Columns that line up and fit.
+//! Tables with aligned columns that fit the terminal.
 
 use super::out::{Out, Tone, tame};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -10,7 +10,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Text from anywhere; what would disturb the terminal is taken out.
+    /// Text from outside. What would disturb the terminal is replaced.
     pub(crate) fn new(text: &str) -> Self {
         Self { text: tame(text), tone: Tone::Plain }
     }
@@ -21,18 +21,18 @@ impl Cell {
     }
 }
 
-/// A column, and how it gives way where the terminal is narrow.
+/// A column, and what happens to it on a narrow terminal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     head: &'static str,
     /// It may be cut to this width.
     least: Option<usize>,
-    /// It may be left out; the smallest goes first.
+    /// It may be left out; the column with the smallest number is left out first.
     goes: Option<u8>,
 }
 
 impl Column {
-    /// One that stays as it is.
+    /// One that is neither cut nor left out.
     pub(crate) const fn new(head: &'static str) -> Self {
         Self { head, least: None, goes: None }
     }
@@ -42,7 +42,7 @@ impl Column {
         Self { least: Some(least), ..self }
     }
 
-    /// The same, which may be left out; the smallest goes first.
+    /// The same, which may be left out; the column with the smallest number is left out first.
     pub(crate) const fn goes(self, turn: u8) -> Self {
         Self { goes: Some(turn), ..self }
     }
@@ -50,7 +50,7 @@ impl Column {
 
 const GAP: usize = 2;
 
-/// The lines of a table that is no wider than the terminal. Columns that are empty all the way down are left out.
+/// The lines of a table that is no wider than the terminal. Empty columns are left out.
 pub(crate) fn lay_out<const N: usize>(columns: [Column; N], rows: &[[Cell; N]], out: &Out) -> Vec<String> {
     let used: Vec<usize> = (0..N).filter(|c| rows.iter().any(|r| !r[*c].text.is_empty())).collect();
     let natural = |c: usize| rows.iter().map(|r| r[c].text.width()).chain([columns[c].head.width()]).max().unwrap_or(0);
@@ -76,7 +76,7 @@ pub(crate) fn lay_out<const N: usize>(columns: [Column; N], rows: &[[Cell; N]], 
     std::iter::once(head).chain(body).collect()
 }
 
-/// Makes the columns fit: the widest that may be cut are, then some are left out, and at last every one is cut.
+/// Makes the columns fit: some are left out, then the widest that may be cut are cut, and at last every one is.
 fn narrow(columns: &[Column], fit: &mut Vec<(usize, usize)>, room: usize) {
     let least = |c: usize, width: usize| columns[c].least.map_or(width, |least| least.min(width));
     let all = |widths: &mut dyn Iterator<Item = usize>| widths.map(|w| w + GAP).sum::<usize>().saturating_sub(GAP);
@@ -88,7 +88,7 @@ fn narrow(columns: &[Column], fit: &mut Vec<(usize, usize)>, room: usize) {
     }
     while all(&mut fit.iter().map(|(_, w)| *w)) > room {
         let wide = (0..fit.len()).filter(|i| fit[*i].1 > least(fit[*i].0, fit[*i].1)).max_by_key(|i| fit[*i].1);
-        // Not even the least has room: the last that can give something gives it.
+        // Even the least widths are too much: the last column that can be cut is cut further.
         match wide.or_else(|| (0..fit.len()).rev().find(|i| fit[*i].1 > 1)) {
             Some(i) => fit[i].1 -= 1,
             // A terminal of a few columns shows what it can.
@@ -114,13 +114,13 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     if room == 0 { String::new() } else { format!("{short}…") }
 }
 
-/// Where letters end, each with the marks behind it: a mark may make its letter wider.
+/// Where letters end, each with the combining marks after it: a mark may make its letter wider.
 fn ends(text: &str) -> impl Iterator<Item = usize> {
     let begins = text.char_indices().filter(|(_, c)| c.width() != Some(0)).map(|(at, _)| at);
     begins.filter(|at| *at > 0).chain([text.len()])
 }
 
-/// The text in lines of at most `room` columns, broken between words where that can be.
+/// The text in lines of at most `room` columns, broken between words if possible.
 pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

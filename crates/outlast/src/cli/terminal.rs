@@ -1,4 +1,4 @@
-//! The terminal of a person: raw while they are attached, and as it was afterwards whatever happens.
+//! The terminal of the user: raw while a view is open, and always restored.
 
 mod keys;
 mod leave;
@@ -23,12 +23,12 @@ use tokio::sync::{Notify, mpsc};
 
 /// How long the rest of a key's bytes may take.
 pub(crate) const REST_OF_KEY: std::time::Duration = std::time::Duration::from_millis(50);
-/// Ctrl-C, which leaves where nothing is typed into the process.
+/// Ctrl-C, which leaves if keys do not go to the process.
 const CTRL_C: u8 = 0x03;
 /// How many reads of the keyboard may wait for the process to take them.
 const QUEUE: usize = 64;
 
-/// Raw mode, until it is dropped: at the end, on an error and on a panic alike.
+/// Raw mode until this is dropped, also by an error or a panic.
 pub(crate) struct Raw {
     was: Termios,
 }
@@ -56,7 +56,7 @@ pub(crate) fn size() -> Option<(u16, u16)> {
     tcgetwinsize(std::io::stdout()).ok().map(|w| (w.ws_row, w.ws_col)).filter(|(rows, cols)| *rows > 0 && *cols > 0)
 }
 
-/// The signals that end us, each of which must leave the terminal as it was.
+/// The signals that end this program. The terminal is restored after each of them.
 pub(crate) struct Ends {
     interrupt: Signal,
     quit: Signal,
@@ -74,7 +74,7 @@ impl Ends {
         })
     }
 
-    /// The next one. May be dropped while it waits.
+    /// The next signal. The future may be dropped while it waits.
     pub(crate) async fn next(&mut self) -> SignalKind {
         tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
@@ -88,25 +88,25 @@ impl Ends {
 /// What standard input is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyboard {
-    /// A terminal in raw mode, typed into the process.
+    /// A terminal in raw mode, whose keys go to the process.
     Raw,
-    /// A terminal in raw mode, nothing of which reaches the process.
+    /// A terminal in raw mode, whose keys do not go to the process.
     Watching,
     /// Lines, or a file.
     Lines,
-    /// A terminal in raw mode, whose keys are for us.
+    /// A terminal in raw mode, whose keys are for this program.
     Own,
 }
 
-/// What is typed, and the wish to leave.
+/// What the user types, and the signal to leave.
 pub(crate) struct Keys {
     pub(crate) typed: mpsc::Receiver<Vec<u8>>,
     pub(crate) leave: Arc<Notify>,
-    /// For as long as this is held, standard input is read; afterwards the keys are somebody else's.
+    /// Standard input is read as long as this is held. Later keys are for the next reader of the terminal.
     pub(crate) held: OwnedFd,
 }
 
-/// Reads standard input in a thread of its own, since nothing else can be waited for together with it without changing it for others.
+/// Reads standard input in a thread of its own. Waiting for it asynchronously would make it non-blocking for other programs, too.
 pub(crate) fn keys(keyboard: Keyboard, mut leaving: Leaving) -> std::io::Result<Keys> {
     let (tell, typed) = mpsc::channel(QUEUE);
     let leave = Arc::new(Notify::new());
@@ -126,7 +126,7 @@ pub(crate) fn keys(keyboard: Keyboard, mut leaving: Leaving) -> std::io::Result<
     Ok(Keys { typed, leave, held })
 }
 
-/// Waits until standard input has something, or its end. `false`: nobody wants it any more.
+/// Waits until standard input has bytes or has ended. False if the keys are not wanted any more.
 fn is_readable(let_go: &OwnedFd) -> bool {
     let stdin = rustix::stdio::stdin();
     loop {
@@ -134,13 +134,13 @@ fn is_readable(let_go: &OwnedFd) -> bool {
         match poll(&mut both, None) {
             Ok(_) => return both[1].revents().is_empty(),
             Err(rustix::io::Errno::INTR) => {}
-            // What cannot be waited for is read, and that says what is wrong.
+            // If it cannot be polled, it is read, and the read reports the error.
             Err(_) => return true,
         }
     }
 }
 
-/// Gives bytes on; whether to read more.
+/// Passes bytes on, and returns whether to read more.
 fn pass_on(keyboard: Keyboard, leaving: &mut Leaving, bytes: &[u8], tell: &mpsc::Sender<Vec<u8>>, leave: &Notify) -> bool {
     match keyboard {
         Keyboard::Lines | Keyboard::Own => tell.blocking_send(bytes.to_vec()).is_ok(),
@@ -164,7 +164,7 @@ fn pass_on(keyboard: Keyboard, leaving: &mut Leaving, bytes: &[u8], tell: &mpsc:
     }
 }
 
-/// The person hears that keys were not taken, or may not have been. A silent terminal is no reason to stop.
+/// Rings the bell: keys were lost, or may have been. An error is ignored.
 pub(crate) fn ring() {
     let _silent = std::io::stderr().write_all(b"\x07");
 }
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_only_looks_types_nothing_and_leaves_with_either_key() {
+    fn a_read_only_view_types_nothing_and_leaves_with_either_key() {
         let (tell, mut typed) = mpsc::channel(4);
         let leave = Notify::new();
         let mut leaving = Leaving::new(&"ctrl-]".parse().unwrap());

@@ -178,7 +178,7 @@ fn parsed(words: &[&str]) -> Result<Cli, clap::Error> {
 }
 
 #[test]
-fn words_behind_the_dashes_are_the_commands() {
+fn words_after_the_dashes_belong_to_the_command() {
     let cli = parsed(&["run", "--", "grep", "--json", "-x"]).unwrap();
     assert!(!cli.json);
     assert!(parsed(&["list", "--json"]).unwrap().json);

@@ -1,4 +1,4 @@
-//! Times as people say them.
+//! Times as users write and read them.
 
 use jiff::civil::{Date, DateTime, Time as TimeOfDay};
 use jiff::tz::TimeZone;
@@ -41,12 +41,12 @@ pub(crate) fn age(seconds: u64) -> String {
     }
 }
 
-/// `3m 20s ago`; of a time that has not come, as a clock that was set back makes them, nothing is said.
+/// `3m 20s ago`. None for a time in the future, as after a clock was set back.
 pub(crate) fn ago(time: Time, now: Time) -> Option<String> {
     (time <= now).then(|| format!("{} ago", age(now.seconds_since(time))))
 }
 
-/// As a clock on the wall says it: `14:03:22`, with the date if that is not today's.
+/// The time of day, `14:03:22`, with the date if that is not today.
 pub(crate) fn clock(time: Time, now: Time, zone: &TimeZone) -> String {
     match (local(time, zone), local(now, zone)) {
         (Some(time), Some(now)) if time.date() == now.date() => time.strftime("%H:%M:%S").to_string(),
@@ -62,7 +62,7 @@ pub(crate) fn clock_and_age(time: Time, now: Time, zone: &TimeZone) -> String {
     ago(time, now).map_or(clock.clone(), |ago| format!("{clock}, {ago}"))
 }
 
-/// A sentence of the engine's, with its times as a clock on the wall says them.
+/// A sentence of the engine with its times in the user's time zone.
 pub(crate) fn with_clock_times(sentence: &str, now: Time, zone: &TimeZone) -> String {
     let word = |word: &str| {
         let bare = word.trim_end_matches(['.', ':', ',']);
@@ -78,12 +78,12 @@ fn local(time: Time, zone: &TimeZone) -> Option<Zoned> {
     Timestamp::from_microsecond(time.micros()).ok().map(|time| time.to_zoned(zone.clone()))
 }
 
-/// A time that a user gives. Without a zone it is one of the user's.
+/// A time that a user gives. Without a zone it is in the user's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GivenTime {
     /// `2026-01-31T08:00:00Z`.
     Instant(Time),
-    /// `14:30`, on the day that fits.
+    /// `14:30`, on a day that the verb chooses.
     OfDay(TimeOfDay),
     /// `2026-01-31 14:30`, or `2026-01-31`.
     Local(DateTime),

@@ -41,7 +41,7 @@ struct ToolCall {
     route: RouteArgs,
 }
 
-/// What the host can do.
+/// What the host of the tools can do.
 #[derive(Debug, Args)]
 struct HostArgs {
     /// As a script of an agent: foreground commands only

@@ -55,7 +55,7 @@ impl Until {
         let client = ctx.client().await?.with_owner(owner);
         if self.list || self.clear {
             let all = if self.clear { client.clear_barriers().await? } else { client.barriers().await? };
-            // A person is shown what was removed.
+            // Text output shows only what was removed.
             let shown =
                 all.iter().filter(|barrier| !self.clear || ctx.out.json || barrier.status == "cleared").cloned().collect::<Vec<_>>();
             list(ctx, &shown, self.clear)?;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
 
-/// The exit code of what Ctrl-C ended, as shells have it.
+/// The exit code after Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
 
 /// Run the lines of a Procfile and show their output
@@ -66,7 +66,7 @@ struct ProcfileGroup<'a> {
 }
 
 impl ProcfileGroup<'_> {
-    /// A command line of ours for these processes.
+    /// An `outlast` command line for these processes.
     fn command(&self, verb: &str, flags: &[&str]) -> String {
         let label = self.label.to_string();
         Command::Argv(["outlast", verb, "--label", &label].iter().chain(flags).map(|word| (*word).into()).collect()).shown()

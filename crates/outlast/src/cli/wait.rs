@@ -74,23 +74,23 @@ async fn for_all(ctx: &Context, client: &Client, all: &[Named], at_most: Option<
     each.finish(ctx)
 }
 
-/// Waits, and shows a person how long and for what.
+/// Waits, and shows at a terminal how long and for what.
 pub(crate) async fn for_it(ctx: &Context, client: &Client, id: &str, at_most: Option<Duration>) -> Result<Waited, Failure> {
     let left = format!("{id} keeps running; wait again with: outlast wait {id}");
     Ok(progress::during(ctx, About::End { client, id, at_most }, &left, client.wait(id, at_most)).await??)
 }
 
-/// The exit code that stands for how the wait ended.
+/// The exit code for the result of a wait.
 pub(crate) fn code(waited: &Waited) -> i32 {
     match waited.status.as_str() {
         "exited" => ending::exit_code(&waited.fate),
         "timeout" => TIMED_OUT,
-        // Interrupted: the process goes on, so there is no code of its own to give.
+        // Interrupted: the process keeps running and has no exit code yet.
         _ => OURS,
     }
 }
 
-/// The output, and how it ended.
+/// Prints the output and how the process ended, and returns the exit code.
 pub(crate) async fn tell(ctx: &Context, client: &Client, of: &Named, waited: &Waited) -> Result<i32, Failure> {
     let id = waited.session_id;
     output::print_end(ctx, client, &id.to_string(), &waited.output, waited.output_cut.is_none()).await?;

@@ -1,4 +1,4 @@
-//! Linux: what trees of processes use, and what the machine is like.
+//! Linux: processes and what they use, and facts about the machine.
 
 mod detach;
 mod local_time;

@@ -1,4 +1,4 @@
-//! What only the operating system can tell. Everything that is Linux's own is in `linux`.
+//! Facts from the operating system. The code for Linux is in `linux`.
 
 mod linux;
 

@@ -1,23 +1,23 @@
-//! A process with a terminal, on a terminal: every key goes to the process, and every byte to the screen.
+//! A process that has a terminal, shown on a terminal: every key goes to the process, and every byte to the screen.
 
 use super::super::follow::{NextOutput, OutputScreen};
 use super::super::terminal::{self, Ends, Keyboard, Keys, Leaving, Modes, OneScreen, Raw, without_questions};
 use super::super::{Context, Failure};
-use super::{AttachEnd, over, told, type_in};
+use super::{AttachEnd, end_by, over, type_in};
 use crate::config::DetachKey;
 use outlast_client::{Chunk, Client, ClientError, Done, From, ProcessInfo, code};
 use std::io::Write as _;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How much output from before is shown, unless a program has the whole screen.
+/// How much earlier output is shown, unless a program has the whole screen.
 const SHOWN: usize = 8 << 10;
-/// How much of the beginning, and of the end, is looked at for what a program did to its terminal.
+/// How much of the beginning, and of the end, is read to find the modes that a program set on its terminal.
 const HEAD: u64 = 64 << 10;
 const TAIL: u64 = 4 << 20;
-/// What was drawn on the whole screen is drawn again, unless it is more than this.
+/// Output of a full-screen program is shown again, unless it is longer than this.
 const MOST: usize = 1 << 20;
-/// How long a program may take to draw itself in the size that is not the last, before it gets the right one.
+/// How long a program may take to draw itself in the temporary size, before it gets the size of this terminal.
 const DRAWN: Duration = Duration::from_millis(250);
 
 /// Has the terminal remember the title of its window.
@@ -43,7 +43,7 @@ pub(super) async fn on_terminal(
     let raw = Raw::enter()?;
     let mut modes = Modes::default();
     let left = look(ctx, client, info, read_only, key, &mut modes, None).await;
-    // First the screen, then the mode, whichever way it ended.
+    // The screen is restored before the mode, also after a failure.
     write(modes.undo().as_bytes());
     drop(raw);
     left
@@ -85,12 +85,12 @@ async fn look(
     let mut ends = Ends::new()?;
     let mut resized = signal(SignalKind::window_change())?;
     let before = Before::read(client, &id, modes).await?;
-    // Read for as long as we look: afterwards the keys are somebody else's.
+    // Standard input is read only while this view is open. Later keys are for the next reader of the terminal.
     let Keys { typed, leave, held: _held } = terminal::keys(if read_only { Keyboard::Watching } else { Keyboard::Raw }, Leaving::new(key))?;
     let typing = type_in(client.clone(), info, typed);
     tokio::pin!(typing);
     let mut chunks = client.attach(&id, From::Byte(before.next), read_only);
-    // Who sees anything is known to the process by then: what it asks its terminal is asked of this one.
+    // The engine knows this view before it shows output, so that queries of the process are answered by this terminal.
     chunks.ready().await?;
     let mut screen = OutputScreen::new(ctx, true, "");
     if !before.enters {
@@ -100,7 +100,7 @@ async fn look(
     screen.bytes(modes.redo().as_bytes()).await?;
     let mut drawn = None;
     if !read_only {
-        // A program that has the whole screen draws it anew when the size changes, and only then.
+        // A full-screen program draws its screen again only when the size changes.
         if modes.is_full_screen() && nudge(client, &id).await? {
             drawn = Some(tokio::time::Instant::now() + DRAWN);
         } else {
@@ -109,7 +109,7 @@ async fn look(
     }
     loop {
         let mut next = tokio::select! {
-            signal = ends.next() => return Ok(told(signal)),
+            signal = ends.next() => return Ok(end_by(signal)),
             () = leave.notified() => return Ok(AttachEnd::Detached),
             _ = resized.recv(), if !read_only => { drawn = None; resize(client, &id).await?; continue }
             failed = &mut typing => return Err(failed),
@@ -144,7 +144,7 @@ pub(super) async fn resize(client: &Client, id: &str) -> Result<(), ClientError>
     }
 }
 
-/// Its end is seen where its output is.
+/// The end of the process is no error here: its output reports it.
 fn sized(done: Result<Done, ClientError>) -> Result<(), ClientError> {
     match done {
         Err(e) if e.code() == code::ALREADY_EXITED => Ok(()),
@@ -152,7 +152,7 @@ fn sized(done: Result<Done, ClientError>) -> Result<(), ClientError> {
     }
 }
 
-/// Gives it a size that it cannot have had from here. Whether it did.
+/// Gives the process one row less than this terminal has, so that the next resize is a change. Whether that was possible.
 async fn nudge(client: &Client, id: &str) -> Result<bool, ClientError> {
     match terminal::size() {
         Some((rows, cols)) if rows > 1 => sized(client.resize(id, rows - 1, cols).await).map(|()| true),
@@ -160,19 +160,19 @@ async fn nudge(client: &Client, id: &str) -> Result<bool, ClientError> {
     }
 }
 
-/// What was on its terminal before.
+/// The output from before this view.
 struct Before {
-    /// What of it is shown again.
+    /// The part that is shown again.
     shown: Vec<u8>,
     /// Whether it begins with the program taking the whole screen.
     enters: bool,
-    /// The byte behind it.
+    /// The byte after it.
     next: u64,
 }
 
 impl Before {
-    /// Reads what there is, and how the program left its terminal. What was long ago and is long is not read: a program that has the whole screen
-    /// mostly took it at its beginning.
+    /// Reads earlier output and the modes that the program has set on its terminal. Only the beginning and the end are read: a full-screen program mostly takes
+    /// the screen at its beginning.
     async fn read(client: &Client, id: &str, modes: &mut Modes) -> Result<Self, ClientError> {
         let mut head = client.read(id, From::Byte(0));
         // Where the program took the whole screen.

@@ -1,4 +1,4 @@
-//! What only this home knows: processes, sessions, tasks, sinks, conversations.
+//! Candidates from this home: processes, sessions, tasks, sinks, conversations.
 
 use super::super::out::tame;
 use super::super::{ending, signal};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::time::Duration;
 
-/// Somebody is typing: what takes longer is left out.
+/// How long a request may take. The user is typing, so candidates that take longer are left out.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How much of a command is shown beside an id.
 const SHOWN: usize = 60;
@@ -52,7 +52,7 @@ fn of(verb: &str, arg: Arg) -> Arg {
         _ => Which::All,
     };
     match (verb, arg.get_id().as_str()) {
-        // The id that a process is to have, and the ids of notices, are nobody's to know.
+        // The id of a new process and the ids of notices are not completed.
         ("run" | "post" | "replay" | "ack" | "release" | "drop", "id" | "ids") => arg,
         // Any number of processes may come before the signal, so that either may stand there.
         ("signal", "ids") => arg.add(ArgValueCompleter::new(move |typed: &OsStr| {

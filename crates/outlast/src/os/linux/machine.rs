@@ -77,12 +77,12 @@ pub(crate) fn cgroup_of(pid: u32) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
 }
 
-/// Whether systemd looks after this machine.
+/// Whether systemd is the service manager of this machine.
 pub(crate) fn systemd_runs() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// Whether what a user runs goes on when they log out.
+/// Whether the processes of a user keep running after a logout.
 pub(crate) fn lingers(user: &str) -> bool {
     !user.is_empty() && !user.contains('/') && Path::new("/var/lib/systemd/linger").join(user).exists()
 }
@@ -92,7 +92,7 @@ pub(crate) fn older_keepers(home: &Path, current: &Path) -> Vec<String> {
     let bin = home.join("bin");
     let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     let older = pids.filter_map(|pid| {
-        // What is not ours, or over by now, is not to be read.
+        // Processes of other users, and ones that have ended, cannot be read.
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let exe = exe.to_str().map(|path| path.strip_suffix(" (deleted)").unwrap_or(path))?;
         (Path::new(exe).parent() == Some(&bin) && Path::new(exe) != current).then_some(pid)
@@ -102,7 +102,7 @@ pub(crate) fn older_keepers(home: &Path, current: &Path) -> Vec<String> {
         let names = words.split(|b| *b == 0).filter_map(|word| Path::new(std::str::from_utf8(word).ok()?).file_name()?.to_str());
         names.filter(|name| name.starts_with("proc_")).map(str::to_owned).next_back()
     };
-    // There are two for each process.
+    // Each process has two keepers.
     older.filter_map(folder).collect::<BTreeSet<_>>().into_iter().collect()
 }
 

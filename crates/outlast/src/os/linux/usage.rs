@@ -1,20 +1,20 @@
-//! What trees of processes use, as `/proc` has it.
+//! CPU time and memory of process trees, from `/proc`.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// What a tree uses.
+/// The usage of a process tree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Usage {
-    /// Of one core, in percent; known from the second look on.
+    /// Percent of one core. Known from the second sample on.
     pub(crate) cpu: Option<f64>,
-    /// Resident bytes, with what several share counted for each.
+    /// Resident bytes. Shared pages count for each process.
     pub(crate) memory: u64,
     /// How many processes it has.
     pub(crate) processes: u32,
 }
 
-/// Looks again and again, and remembers what a tree had used the last time.
+/// Takes samples, and remembers the CPU time of the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
     last: HashMap<u32, Earlier>,
@@ -22,14 +22,14 @@ pub(crate) struct Sampler {
 
 #[derive(Debug)]
 struct Earlier {
-    /// When the root began, which with its pid says who it is.
+    /// The start time of the root. With the pid it identifies the process.
     began: u64,
     ticks: u64,
     at: Instant,
 }
 
 impl Sampler {
-    /// What the trees of these roots use, by the root's pid. `/proc` is read once, however many there are.
+    /// The usage of the trees of these roots, by the pid of the root. `/proc` is read once for all.
     pub(crate) fn sample(&mut self, roots: &[u32]) -> HashMap<u32, Usage> {
         if roots.is_empty() {
             return HashMap::new();
@@ -46,7 +46,7 @@ impl Sampler {
             let earlier = self.last.get(&root).filter(|e| e.began == began);
             let cpu = earlier.and_then(|e| {
                 let passed = at.duration_since(e.at).as_secs_f64();
-                // Of one whose parent did not wait for it the time is lost with it, and the sum may shrink.
+                // The time of a process that was not reaped by its parent is lost, so the sum may shrink.
                 let used = ticks_since(ticks, e.ticks) as f64 / per_second;
                 (passed > 0.0).then(|| used / passed * 100.0)
             });
@@ -63,19 +63,19 @@ fn ticks_since(now: u64, then: u64) -> u64 {
     now.saturating_sub(then)
 }
 
-/// What `/proc/PID/stat` says.
+/// The fields of `/proc/PID/stat` that usage needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TreeStat {
     name: String,
     parent: u32,
-    /// Of its own and of the children it has waited for.
+    /// CPU time of itself and of the children that it has reaped.
     ticks: u64,
     began: u64,
     pages: u64,
 }
 
 impl TreeStat {
-    /// The name is in brackets and may hold anything, brackets too.
+    /// Parses the file. The name is in brackets and may contain brackets.
     fn parse(text: &str) -> Option<Self> {
         let (before, after) = text.rsplit_once(')')?;
         let name = before.split_once('(')?.1.to_owned();
@@ -92,7 +92,7 @@ impl TreeStat {
     }
 }
 
-/// Everybody there is.
+/// All processes of the machine.
 #[derive(Debug, Default)]
 struct Table {
     all: HashMap<u32, TreeStat>,
@@ -103,7 +103,7 @@ impl Table {
     fn read() -> Self {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-        // One that ends meanwhile is not there any more, which is what is told.
+        // A process that ends meanwhile is left out.
         Self::of(
             pids.filter_map(|pid| {
                 Some((pid, TreeStat::parse(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))?))
@@ -120,7 +120,7 @@ impl Table {
         table
     }
 
-    /// The command, what descends from it, and what its keeper took in because its own parent ended.
+    /// The command, its descendants, and orphans of it that its keeper adopted.
     fn tree(&self, root: u32) -> Vec<&TreeStat> {
         let mut tree = Vec::new();
         let mut next = vec![root];
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_told_from_the_second_look_on() {
+    fn cpu_usage_is_known_from_the_second_sample_on() {
         let mut sampler = Sampler::default();
         let own = std::process::id();
         let first = sampler.sample(&[own])[&own];
