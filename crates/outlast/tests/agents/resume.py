@@ -8,7 +8,7 @@ PROGRAM is the `outlast` to test, DIR is where packages are; `cargo xtask campai
 PATH. One that is not there is skipped by name, unless CI=true.
 
 `outlast install` sets the agent up. In its conversation the model has it start a command over MCP. While the model thinks about the answer, the agent, its
-MCP server and the engine are killed. The command goes on, ends, and its record is right. The agent goes on with the conversation, its model sees the
+MCP server and the engine are killed. The command goes on, ends, and its record is right. The agent continues the conversation, its model sees the
 notice in one message, and in the turn after that still in one.
 """
 
@@ -124,7 +124,7 @@ def state(world, name):
 
 
 def codex(world):
-    """Woken: nobody calls us after the end; a keeper starts an engine, and that starts a Codex."""
+    """Woken: no client calls after the end; a keeper starts an engine, and that starts a Codex."""
     call = {"tool": "exec_command", "namespace": "mcp__outlast", "arguments": {"cmd": command(world), "yield_time_ms": 250}}
     world.play([{"text": "hello"}, call, {"text": "never", "delay": NEVER}, {"text": "noted"}, {"text": "nothing new"}])
     configure_codex(world)
@@ -150,7 +150,7 @@ def told_by_tools(world, resume):
     name = started_and_killed(world, lambda: starts(world, resume("start it")))
     ends(world)
     is_right(world, name)
-    assert state(world, name) == "pending", "somebody was told already"
+    assert state(world, name) == "pending", "the notice was delivered already"
     for _ in range(2):
         world.call(*resume("how is it?"))
         sees_once(world, name)

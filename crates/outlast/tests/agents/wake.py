@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Real agents are woken, once, whatever is killed: Codex, opencode and Hermes from their packages, offline, with a scripted model.
+"""Real agents are woken once, also if processes are killed: Codex, opencode and Hermes from their packages, offline, with a scripted model.
 
     wake.py --outlast PROGRAM [--agents DIR] [codex|opencode|hermes]...
 
 PROGRAM is the `outlast` to test, DIR is where the packages are; `cargo xtask campaign agents` installs them and runs this. Without DIR they are looked
 for in PATH. One that is not there is skipped by name, unless CI=true.
 
-Each agent has a conversation; a process of that conversation ends while nobody speaks; the agent takes a turn in which the model is told, once. Then
+Each agent has a session; a process of that session ends while no turn runs; the agent takes a turn in which the model is told, once. Then
 the same notice is told again by hand, as after an accident, and the model is told nothing new. Last, the engine is killed while the hook runs.
 """
 
@@ -35,7 +35,7 @@ def speaks(world):
 def ends_and_wakes(world, session, command):
     """The three tellings, the same for every agent."""
     tells(world, command, [session.split(":")[0] + ":*"])
-    # 1. A process ends while nobody speaks.
+    # 1. A process ends while no turn runs.
     started = world.json("run", "--notify", "--session", session, "--", "echo what it printed; exit 3")
     name = started["session_id"]
     eventually("the turn", lambda: world.told(name))
@@ -67,7 +67,7 @@ def codex(world):
     thread = next(json.loads(line)["thread_id"] for line in said.splitlines() if "thread.started" in line)
     session = f"codex:{thread}"
     ends_and_wakes(world, session, ["codex", "--timeout", "60"])
-    # Another Codex has the thread open: whoever of the two takes the turn, it is one.
+    # Another Codex has the thread open: one of the two takes the turn.
     errors = open(world.path("other.err"), "w")
     other = world.start([program, "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
     calls = [("initialize", {"clientInfo": {"name": "t", "title": "t", "version": "1"}, "capabilities": {"experimentalApi": True}})]
@@ -82,7 +82,7 @@ def codex(world):
     time.sleep(12)  # Codex looks into its queue every ten seconds, and nothing tells that it has found nothing.
     assert world.told(name) == 1, f"the model sees it {world.told(name)} times"
     os.killpg(other.pid, signal.SIGKILL)
-    # Codex's own hooks: nobody wakes it, and it reads what there is with its next prompt.
+    # Codex's own hooks: it is not woken, and it reads pending notices with its next prompt.
     world.call(world.outlast, "engine", "stop")
     os.remove(world.path("home/.config/outlast/config.toml"))
     with open(world.path("home/.codex/hooks.json"), "w") as file:

@@ -46,7 +46,7 @@ def asked(method, url, body=None, headers=None):
 
 
 def free_port():
-    """A port of the loopback interface at which nobody listens."""
+    """A port of the loopback interface at which no program listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]

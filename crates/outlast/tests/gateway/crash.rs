@@ -149,7 +149,7 @@ fn an_agent_that_comes_up_late_has_no_prompt_and_ends_with_the_gateway() {
 }
 
 #[test]
-fn a_killed_engine_is_started_again_and_the_turn_goes_on() {
+fn a_killed_engine_is_started_again_and_the_turn_continues() {
     let bench = Bench::new();
     let agent = bench.gated();
     let turn = bench.send("work", &agent).turn;

@@ -153,7 +153,7 @@ fn case_085_and_086_only_a_turn_that_runs_at_the_limit_is_marked() {
 }
 
 #[test]
-fn case_106_a_process_of_the_agent_goes_on_over_a_restart_and_its_end_is_told() {
+fn case_106_a_process_of_the_agent_outlives_a_restart_and_its_end_is_delivered() {
     let bench = Bench::new();
     let work = bench.work();
     let outlast = env!("CARGO_BIN_EXE_outlast");

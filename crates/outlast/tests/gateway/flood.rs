@@ -187,7 +187,7 @@ fn a_reader_that_does_not_read_is_cut_off_and_costs_no_memory() {
     others_are_answered(&bench);
     let kib = memory(pid, "VmHWM");
     assert!(kib < 256 << 10, "{kib} KiB at most");
-    // Whoever reads has missed nothing.
+    // A reader has missed nothing.
     let parts = bench.block(async {
         let mut feed = bench.chat_now().await.follow(KEY);
         let mut texts = 0;
@@ -202,7 +202,7 @@ fn a_reader_that_does_not_read_is_cut_off_and_costs_no_memory() {
     assert_eq!(parts, 31);
 }
 
-/// A terminal that was suspended while an agent wrote a lot ended with an error when it went on.
+/// A terminal that was suspended while an agent wrote a lot ended with an error when it was continued.
 #[test]
 fn a_reader_that_does_not_keep_up_is_told_and_gets_every_part() {
     // A reply may have 2 MiB.

@@ -5,7 +5,7 @@ use outlast_client::{AgentChoice, ChatEvent, Content, Heard, Standing, TurnOutco
 use outlast_testkit::product::Product;
 
 #[test]
-fn stop_cancels_the_running_turn_and_the_queue_goes_on() {
+fn stop_cancels_the_running_turn_and_the_queue_continues() {
     let bench = Bench::new();
     let agent = bench.gated();
     let (first, second) = (bench.send("one", &agent).turn, bench.send("two", &agent).turn);
@@ -72,7 +72,7 @@ fn an_order_that_is_sent_again_changes_nothing() {
 }
 
 #[test]
-fn a_suspended_conversation_goes_on_after_resume() {
+fn a_suspended_conversation_continues_after_resume() {
     let bench = Bench::new();
     // Dies with each prompt while the file is there: three turns, a strike for each death.
     let work = bench.work();

@@ -7,7 +7,7 @@ use outlast_testkit::product::{Product, eventually};
 
 const HELD: &str = "The owner of this conversation may no longer speak here";
 
-/// Ends the gateway, and has the database say that somebody else wrote last, as after a home was given to another user.
+/// Ends the gateway, and records another user as the last writer in the database, as after a home was given to that user.
 fn hand_over(bench: &Bench, owner: &str) {
     bench.block(bench.chat().shutdown(Some(std::time::Duration::ZERO))).unwrap();
     bench.ended();
@@ -42,7 +42,7 @@ fn case_202_a_notice_of_an_owner_who_may_no_longer_speak_starts_nothing_until_an
         let notice = shown.turns.iter().find(|turn| turn.kind == TurnKind::Notice).unwrap();
         assert_eq!((notice.state.clone(), notice.attempt), (TurnState::Queued, 0), "{owner}");
         assert!(shown.conversation.waits_for.is_some_and(|why| why.contains("may no longer speak")), "{owner}");
-        // A message makes it the conversation of the user who wrote it, and what waited goes on.
+        // A message makes it the conversation of the user who wrote it, and waiting turns continue.
         assert_eq!(bench.wait(bench.send("mine now", &cat()).turn).reply.as_deref(), Some("mine now"));
         let done = bench.wait(notice.id);
         assert_eq!((done.outcome, done.attempt), (Some(TurnOutcome::Completed), 1), "{owner}");
@@ -62,7 +62,7 @@ fn an_interrupted_turn_is_not_resumed_for_an_owner_who_may_no_longer_speak() {
     assert_eq!(bench.prompts().len(), 1);
     let held = bench.show().turns.into_iter().find(|found| found.id == turn).unwrap();
     assert_eq!(held.state, TurnState::Interrupted);
-    // Whoever may speak takes it over with /resume.
+    // A user who may speak takes it over with /resume.
     bench.block(bench.chat().resume(KEY)).unwrap();
     bench.wait_for_prompts(2);
     bench.open_gate();
@@ -99,7 +99,7 @@ fn a_home_that_is_given_to_another_user_starts_nothing_for_the_user_before() {
     use std::os::unix::process::CommandExt as _;
     const NAME: &str = "a_home_that_is_given_to_another_user_starts_nothing_for_the_user_before";
     if !is_root() {
-        return skipped(NAME, "only root can become somebody else");
+        return skipped(NAME, "only root can become another user");
     }
     let product = Product::new(env!("CARGO_BIN_EXE_outlast"));
     let root = product.work().parent().unwrap().to_owned();
@@ -119,7 +119,7 @@ fn a_home_that_is_given_to_another_user_starts_nothing_for_the_user_before() {
     done(&["run", "--notify", "--session", KEY, "--", "true"]);
     eventually("a notice", || done(&["events", "history", "--json", "--state", "pending"]).contains("evt_").then_some(()));
     done(&["engine", "stop"]);
-    eventually("nothing of nobody's", || product.processes().is_empty().then_some(()));
+    eventually("the end of all processes of that user", || product.processes().is_empty().then_some(()));
     chown_all(&root, 0);
     let bench = Bench::stopped(product);
     bench.start();

@@ -69,7 +69,7 @@ fn case_042_and_046_a_young_process_keeps_its_conversation_and_one_that_is_gone_
 }
 
 #[test]
-fn case_043_an_old_process_does_not_keep_its_conversation_and_goes_on() {
+fn case_043_an_old_process_does_not_keep_its_conversation_and_keeps_running() {
     let bench = Bench::configured(&format!("{IDLE}bg_process_max_age_hours = 0.0002\n"));
     let id = run_in_session(&bench, "sleep 600");
     eventually("a process that is a second old", || {

@@ -6,7 +6,7 @@ use outlast_testkit::product::eventually;
 
 const OTHER: &str = "agent:main:local:dm:other";
 
-/// Posts an event as whoever speaks for this session, or as a person. Exit code, and what was said.
+/// Posts an event for this session, or without one. Returns the exit code and the output.
 fn post(bench: &Bench, session: Option<&str>, event: &serde_json::Value) -> (Option<i32>, String) {
     let mut command = bench.product().command(["events", "post", "--json", &event.to_string()]);
     let said = command.envs(session.map(|session| ("OUTLAST_SESSION", session))).output().unwrap();
@@ -71,16 +71,16 @@ fn a_forged_completion_is_refused_and_what_another_session_posts_does_not_get_in
         let forged = serde_json::json!({
             "type": kind, "session_key": KEY, "generation": generation, "session_id": "proc_000000000000", "exit_code": 0, "command": "make",
         });
-        for session in [None, Some(KEY), Some("somebody")] {
+        for session in [None, Some(KEY), Some("other-session")] {
             let (code, said) = post(&bench, session, &forged);
             assert!(code == Some(1) && said.contains("bad_request") && said.contains("by the engine alone"), "{kind} {session:?}: {said}");
         }
     }
-    let (code, said) = post(&bench, Some("somebody"), &serde_json::json!({"type": "x", "session_key": KEY, "generation": generation}));
+    let (code, said) = post(&bench, Some("other-session"), &serde_json::json!({"type": "x", "session_key": KEY, "generation": generation}));
     assert!(code == Some(1) && said.contains("not_yours"), "{said}");
-    // What they post is theirs, whatever it says.
-    let (code, said) = post(&bench, Some("somebody"), &serde_json::json!({"type": "x", "text": KEY, "generation": generation}));
-    assert!(code == Some(0) && said.contains("somebody"), "{said}");
+    // A post belongs to the session that posted it.
+    let (code, said) = post(&bench, Some("other-session"), &serde_json::json!({"type": "x", "text": KEY, "generation": generation}));
+    assert!(code == Some(0) && said.contains("other-session"), "{said}");
     bench.wait(bench.send("still alone", &cat()).turn);
     assert_eq!(notices(&bench.show()), 0);
 }
@@ -126,7 +126,7 @@ fn the_end_of_another_sessions_process_starts_no_turn_here() {
     bench.wait(bench.send("hi", &cat()).turn);
     bench.send_to(OTHER, "theirs", &cat());
     let generation = bench.generation();
-    for (session, generation) in [(OTHER, ""), ("somebody", generation.as_str()), ("outlast:gateway", ""), ("outlast:agent:x", "")] {
+    for (session, generation) in [(OTHER, ""), ("other-session", generation.as_str()), ("outlast:gateway", ""), ("outlast:agent:x", "")] {
         let env = [("OUTLAST_SESSION", session), ("OUTLAST_GENERATION", generation)];
         let ran = bench.product().command(["run", "--notify", "--name", KEY, "--", "true"]).envs(env).output().unwrap();
         assert!(ran.status.success(), "{ran:?}");

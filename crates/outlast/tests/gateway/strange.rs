@@ -132,7 +132,7 @@ fn a_row_that_cannot_be_read_is_skipped_and_named() {
     assert_eq!(bench.wait(bench.send("still mine", &cat()).turn).reply.as_deref(), Some("still mine"));
 }
 
-/// What the gateway answers to a message that makes no sense, which whoever is let in is told.
+/// The answer of the gateway to an invalid message. Only a client that is let in gets one.
 fn answer(socket: &str) -> std::io::Result<Vec<u8>> {
     let mut to = UnixStream::connect(socket)?;
     to.set_read_timeout(Some(outlast_testkit::product::PATIENCE))?;

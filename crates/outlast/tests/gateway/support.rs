@@ -82,7 +82,7 @@ impl Bench {
         std::fs::read_to_string(self.home().join("gateway.log")).unwrap_or_default()
     }
 
-    /// The pid of the gateway that runs, whoever started it.
+    /// The pid of the running gateway.
     pub(crate) fn pid(&self) -> u32 {
         eventually("a gateway that answers", || self.try_pid())
     }
@@ -222,7 +222,7 @@ impl Bench {
         make_fifo(&self.work().join("gate"));
     }
 
-    /// Lets one agent at the gate go on.
+    /// Lets one agent at the gate continue.
     pub(crate) fn open_gate(&self) {
         open_fifo(&self.work().join("gate"));
     }

@@ -31,7 +31,7 @@ fn notices(shown: &Shown) -> Vec<&TurnInfo> {
     shown.turns.iter().filter(|turn| turn.kind == TurnKind::Notice).collect()
 }
 
-/// Waits until so many notices were answered, and gives the conversation as it is then.
+/// Waits until this many notices were answered, and returns the conversation.
 fn answered(bench: &Bench, count: usize) -> Shown {
     bench.until("turns about notices", |shown| notices(shown).iter().filter(|turn| turn.is_finished()).count() >= count)
 }
@@ -60,7 +60,7 @@ fn engine(bench: &Bench) -> Client {
 }
 
 #[test]
-fn case_153_and_154_a_notice_goes_to_the_conversation_that_started_its_process_whatever_its_route_says() {
+fn case_153_and_154_a_notice_goes_to_the_conversation_that_started_its_process_not_to_its_route() {
     let bench = opened("");
     run(&bench, &["--notify", "--route", "platform=telegram", "--route", "chat=42", "--route", "user=7"], "echo built");
     let shown = answered(&bench, 1);

@@ -121,7 +121,7 @@ fn a_stop_is_answered_although_nothing_can_be_written_and_the_next_gateway_resum
     assert_eq!((ended.outcome, ended.interrupt_reason.as_deref()), (Some(TurnOutcome::Completed), Some("restart_interrupted")));
 }
 
-/// Whoever asked while a commit was tried again was told that the disk is full, and a stop was among them.
+/// Requests during the retry of a commit, also a stop, were once refused because of a full disk.
 #[test]
 fn a_gateway_that_cannot_write_can_be_asked_followed_and_stopped() {
     let bench = Bench::new();

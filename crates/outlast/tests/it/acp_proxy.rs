@@ -146,7 +146,7 @@ impl Drop for Between {
     }
 }
 
-/// A FIFO that is opened by whoever reads from it, since that waits for a writer.
+/// A FIFO for a reader that has to wait for a writer.
 struct Late(std::path::PathBuf, Option<File>);
 
 impl Read for Late {
@@ -240,7 +240,7 @@ fn output_is_cut_at_its_beginning_and_between_characters() {
         let want = if limit == 7 { "éééz" } else { want };
         assert_eq!((&seen["output"], &seen["truncated"]), (&json!(want), &json!(want != "éééz")), "{limit}");
     }
-    // However much is asked for, and whatever is not: a mebibyte is the most.
+    // A mebibyte is the most, also if more is asked for.
     for limit in [json!(1_u64 << 40), Value::Null] {
         let made = b.result("s", "terminal/create", json!({"command": "seq", "args": ["1", "400000"], "outputByteLimit": limit}));
         let id = made["terminalId"].as_str().unwrap().to_owned();
@@ -288,7 +288,7 @@ fn a_client_that_is_shown_a_terminal_sees_what_it_printed() {
     assert_eq!(states(&p, &id), ["consumed"]);
     // Agents show it once more when they have let go of it.
     assert_eq!(shows(&mut b), text);
-    // Nor is anybody else kept from telling it.
+    // Other takers can still deliver it.
     let id = b.create("s", "exit 4");
     p.call(["wait", &id]);
     b.agent_says(&update(&json!({"type": "terminal", "terminalId": id})));
@@ -391,7 +391,7 @@ fn an_end_that_no_proxy_saw_is_told_to_the_session() {
     assert_eq!(p.wait(&id)["exit_code"], 5);
     let told = drained(&p, "acp:s");
     assert_eq!((about(&told), &told[0]["exit_code"]), (vec![id.as_str()], &json!(5)));
-    // And whoever comes back finds the terminal as it was left.
+    // The next proxy finds the terminal as it was left.
     let mut next = Between::start(&p);
     assert_eq!(next.wait("s", &id), json!({"exitCode": 5, "signal": null}));
     assert_eq!(drained(&p, "acp:s"), [] as [Value; 0]);
@@ -412,7 +412,7 @@ fn an_end_that_the_agent_saw_in_an_output_is_not_told_again() {
 }
 
 #[test]
-fn a_wait_goes_on_over_the_death_of_the_engine() {
+fn a_wait_survives_the_death_of_the_engine() {
     let p = product();
     let mut b = Between::start(&p);
     let gate = Gate::new(&p, "gate");
@@ -495,7 +495,7 @@ fn what_cannot_be_started_is_no_terminal() {
     assert_eq!(b.error("s", "terminal/create", json!({"command": "ls", "cwd": "relative"})), -32602);
     assert_eq!(b.error("s", "terminal/create", json!({"command": ""})), -32602);
     assert_eq!(b.error(&"s".repeat(300), "terminal/create", json!({"command": "ls"})), -32602);
-    // The agent knows; nobody is told.
+    // The agent knows the end, so no notice is delivered.
     eventually("the end to be seen", || {
         let all = p.json(["list", "--all"]);
         let id = all["processes"][0]["session_id"].as_str().expect("a failed start is listed").to_owned();

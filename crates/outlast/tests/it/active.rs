@@ -1,4 +1,4 @@
-//! Whether anything runs, for whoever wants to reset, leave or go on.
+//! `active`: whether a process runs, for clients that want to reset, leave or continue.
 
 use crate::sleeper::Sleeper;
 use crate::support::*;
@@ -35,7 +35,7 @@ fn case_182_what_is_older_than_the_limit_does_not_keep_a_conversation() {
 }
 
 #[test]
-fn case_183_while_anything_runs_nobody_is_idle() {
+fn case_183_while_a_process_runs_the_home_is_active() {
     let p = product();
     assert_eq!(p.json(["active"]), json!({"active": false, "running": 0, "waiting": 0}));
     let id = p.run("exec sleep 1000");
@@ -65,7 +65,7 @@ fn case_185_a_goal_waits_while_its_process_runs() {
 }
 
 #[test]
-fn case_186_the_count_falls_to_0_though_nobody_asks() {
+fn case_186_the_count_falls_to_0_without_a_request() {
     let p = product();
     let id = p.run("while [ ! -e gate ]; do sleep 0.01; done");
     assert_eq!(p.json(["engine", "status"])["running"], 1);

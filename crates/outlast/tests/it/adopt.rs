@@ -1,4 +1,4 @@
-//! Processes that somebody else started, by pid or from the Hermes agent's checkpoint.
+//! Processes that another program started, by pid or from a checkpoint of the Hermes agent.
 
 use crate::sleeper::Sleeper;
 use crate::support::*;
@@ -38,7 +38,7 @@ fn case_175_189_an_entry_of_the_reference_comes_with_all_its_fields() {
     assert!(taken["uptime_seconds"].as_u64() >= Some(100), "{taken}");
     assert_eq!(taken["note"], "Process recovered after restart -- output history unavailable");
     assert_eq!(p.json(["list", "--task", "t1"])["processes"][0]["detached"], true);
-    // Its end is told where its owner is. What was watched for nobody can see.
+    // Its owner gets a notice of the end. Its output cannot be watched.
     assert_eq!((&taken["notify_on_complete"], &taken["watch_patterns"]), (&json!(true), &Value::Null), "{taken}");
     assert!(taken["warnings"][0].as_str().is_some_and(|warning| warning.contains("watched for")), "{taken}");
     p.kill_engine();

@@ -7,7 +7,7 @@ use crate::person::Person;
 use crate::support::*;
 
 #[test]
-fn a_person_sees_what_was_before_types_and_leaves_while_the_process_goes_on() {
+fn a_user_sees_earlier_output_types_and_leaves_while_the_process_keeps_running() {
     let p = product();
     let id = p.run_with(&["--pty"], "stty -echo; echo before; while read -r line; do echo \"got $line\"; done; exit 3");
     until_printed(&p, &id, "before");
@@ -140,7 +140,7 @@ fn a_person_is_told_of_the_end_and_the_terminal_is_as_it_was() {
 }
 
 #[test]
-fn an_attached_person_goes_on_through_the_death_of_the_engine() {
+fn an_attached_view_survives_the_death_of_the_engine() {
     let p = product();
     let id = p.run_with(&["--pty"], "stty -echo; echo before; while read -r line; do echo \"got $line\"; done");
     until_printed(&p, &id, "before");

@@ -138,7 +138,7 @@ fn a_program_that_is_not_there_or_may_not_be_run_is_a_failed_start() {
 }
 
 #[test]
-fn a_command_line_of_2_mib_is_run_or_refused_in_so_many_words() {
+fn a_command_line_of_2_mib_is_run_or_refused_with_a_clear_error() {
     let p = product();
     // As one word, which the system passes to no program.
     let line = format!("echo begin; : {}; echo end", "x".repeat(2 << 20));
@@ -284,7 +284,7 @@ fn one_more_than_may_run_is_refused() {
 }
 
 #[test]
-fn whoever_slips_is_told_what_they_may_have_meant() {
+fn a_mistyped_name_gets_a_suggestion() {
     let p = product();
     let id = p.run_with(&["--name", "frontend", "--session", "chat:42"], "exec sleep 1000");
     let hint = |args: &[&str]| p.json(args)["hint"].as_str().unwrap_or_default().to_owned();

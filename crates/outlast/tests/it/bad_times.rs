@@ -41,7 +41,7 @@ fn a_home_that_cannot_be_written_is_told() {
             let id = p.run("exit 2");
             assert_eq!(p.wait(&id)["exit_code"], 2);
             p.call(["engine", "stop"]).good();
-            // Whoever has a file of it open for writing keeps it from becoming read-only.
+            // A process with a file open for writing keeps the file system from becoming read-only.
             eventually("the keepers to leave", || p.processes().is_empty().then_some(()));
         }
         p.shut_down().unwrap();
@@ -76,7 +76,7 @@ fn a_disk_that_fills_up_takes_output_and_nothing_else() {
         assert_eq!((said["code"].as_str(), answer.code), (Some("unavailable"), Some(125)), "{said}");
         assert!(said["hint"].as_str().is_some_and(|h| h.contains("space")), "{said}");
         assert!(!p.work().join("never").exists());
-        // What runs goes on to its end, which is known, whoever dies on the way.
+        // What runs keeps running. Its end is known, also if engine or keeper dies before.
         p.kill_engine();
         assert_eq!(p.json(["poll", &id])["status"], "running");
         std::fs::write(p.work().join("gate"), "").unwrap();
@@ -119,7 +119,7 @@ fn what_is_to_be_told_waits_for_room_and_is_told_once() {
         line.open();
         end.open();
         assert_eq!(p.wait(&id)["exit_code"], 3);
-        // With room again, all is told, each once, to whoever is told by itself and to whoever asks.
+        // With room again, each notice is delivered once, to sinks and to takers.
         std::fs::remove_file(home.join("ballast")).unwrap();
         let kinds = ["note", "watch_match", "completion"];
         let written = eventually("the notices", || Some(history(&p, &[])).filter(|all| all.len() >= kinds.len()));
@@ -181,8 +181,8 @@ fn a_home_whose_path_is_too_long_for_a_socket_works() {
 }
 
 #[test]
-fn a_home_of_somebody_else_is_not_used() {
-    const NAME: &str = "a_home_of_somebody_else_is_not_used";
+fn a_home_of_another_user_is_not_used() {
+    const NAME: &str = "a_home_of_another_user_is_not_used";
     if !machine::is_root() {
         return machine::skipped(NAME, "only root may give a directory away");
     }
@@ -198,7 +198,7 @@ fn a_home_of_somebody_else_is_not_used() {
         assert!(said["hint"].as_str().is_some_and(|h| h.contains("OUTLAST_HOME")), "{said}");
     }
     assert!(std::fs::read_dir(&home).unwrap().next().is_none(), "nothing was put into it");
-    // And we into that of nobody: somebody else cannot use ours.
+    // Another user cannot use our home either.
     chown(&home, Some(0), Some(0)).unwrap();
     let id = p.run("exec sleep 1000");
     let mut other = Command::new("setpriv");

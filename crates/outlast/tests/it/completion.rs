@@ -92,7 +92,7 @@ fn case_074_no_piece_of_an_escape_sequence_is_told() {
 }
 
 #[test]
-fn case_075_whoever_is_woken_by_the_end_finds_the_notice_there() {
+fn case_075_a_client_woken_by_the_end_finds_the_notice() {
     let p = product();
     for n in 0..20 {
         let id = ended(&p, "s", &format!("sleep 0.0{n}"));
@@ -170,7 +170,7 @@ fn case_205_an_end_while_no_engine_runs_is_told_with_its_real_code() {
     let id = p.run_with(&["--notify", "--session", "s"], &format!("echo before; {}; echo after; exit 7", gate.wait()));
     p.kill_engine();
     gate.open();
-    // Nobody asks an engine: the record alone says that it is over.
+    // No engine is asked: the record alone shows the end.
     eventually("the record of the end", || p.meta(&id).ended);
     let told = drained(&p, "s");
     assert_eq!(about(&told), [&*id]);
@@ -224,7 +224,7 @@ fn an_index_that_is_lost_tells_again_and_says_that_it_may_be_a_repeat() {
     let again = drained_with_texts(&p, "s");
     assert_eq!(again.len(), 1, "{again:?}");
     let (event, text) = &again[0];
-    // The same name, so that whoever remembers it knows it again.
+    // The same id, so that a taker that has stored it recognises the repeat.
     assert_eq!((&event["session_id"], &event["event_id"], &event["repeat"]), (&json!(id), &first["event_id"], &json!(true)), "{event}");
     assert!(text.contains("\n(this may be a repeat)\n"), "{text}");
 }
@@ -299,7 +299,7 @@ fn case_233_a_secret_is_masked_in_what_is_told() {
 }
 
 #[test]
-fn an_engine_that_heard_and_died_before_it_wrote_is_replaced_though_nobody_calls() {
+fn an_engine_that_heard_and_died_before_it_wrote_is_replaced_without_a_client() {
     let p = product();
     let (log, gate) = (p.work().join("told"), Gate::new(&p, "gate"));
     p.configure(&format!("[[hook]]\nname = \"told\"\ncommand = \"cat >> {}\"\n", log.display()));

@@ -1,4 +1,4 @@
-//! `completions`: what a shell offers to somebody who types, and the manual pages.
+//! `completions`: the candidates that a shell offers, and the manual pages.
 
 use crate::person::Person;
 use crate::support::*;
@@ -82,7 +82,7 @@ fn a_key_completes_in_a_bash_at_a_terminal() {
 }
 
 #[test]
-fn nothing_is_started_for_somebody_who_only_types() {
+fn a_completion_starts_no_engine() {
     let p = product();
     assert!(offered(&p, "outlast log ").iter().all(|word| word.starts_with('-')));
     assert!(!p.home().root.exists());

@@ -35,7 +35,7 @@ fn case_103_104_a_poll_of_its_owner_silences_the_terminal_and_not_the_gateway() 
 }
 
 #[test]
-fn case_104_a_poll_of_somebody_else_silences_nobody() {
+fn case_104_a_poll_of_another_session_settles_no_notice() {
     let p = product();
     let id = ended(&p, "s", "exit 3");
     p.call(["poll", &id]).good();
@@ -61,7 +61,7 @@ fn case_107_a_log_and_a_wait_of_its_owner_consume() {
         let id = ended(&p, "s", "echo out");
         let args: Vec<&str> = verb.iter().copied().chain([&*id]).collect();
         call_in(&p, "s", &args).good();
-        // Nobody is told from the moment of the answer on; that it was seen is written right behind it.
+        // After the answer no notice is delivered. The end is marked as seen right after it.
         assert_eq!((drained(&p, "s"), taken(&p, "s")), (vec![], vec![]), "{verb:?}");
         becomes_consumed(&p, &id);
         assert_eq!(states(&p, &id), ["consumed"], "{verb:?}");
@@ -78,7 +78,7 @@ fn case_089_a_page_that_does_not_reach_the_end_consumes_nothing() {
     call_in(&p, "s", &["log", &id, "--offset", "101"]).good();
     call_in(&p, "s", &["log", &id, "--from-byte", "1000"]).good();
     assert_eq!(about(&drained(&p, "s")), [&*id]);
-    // Somebody who goes on where the end is has seen it.
+    // A reader that continues at the end of the output has seen the end.
     let id = ended(&p, "s", "seq 100");
     call_in(&p, "s", &["log", &id, "--offset", "100"]).good();
     becomes_consumed(&p, &id);
@@ -158,8 +158,8 @@ fn an_end_before_a_run_could_wait_is_kept_for_it() {
             eventually("the start", || p.points().held("run.before_answer"));
             let told = eventually("the notice", || p.json(["events", "history", "--state", "leased"])["notices"].get(0).cloned());
             let id = told["event"]["session_id"].as_str().unwrap();
-            assert_eq!(taken(&p, "s"), [Value::Null; 0], "it is kept for whoever is about to wait");
-            // Whoever looks on is told at once: nobody but its owner waits.
+            assert_eq!(taken(&p, "s"), [Value::Null; 0], "it is kept for a client that is about to wait");
+            // A viewer sees it at once: only notices of its owner wait.
             hears_of(&log, id);
             if killed {
                 run.kill().unwrap();
@@ -225,7 +225,7 @@ fn case_110_two_takers_get_it_once_and_what_one_gives_back_the_other_gets() {
     assert_eq!((&told["event"]["event_id"], &told["attempts"]), (&json!(name), &json!(2)), "{second}");
     // Given back means not told, so it is no repeat.
     assert!(told["event"].get("repeat").is_none(), "{second}");
-    // Whoever had it before cannot settle it any more.
+    // The previous taker cannot settle it any more.
     let late = p.call(["events", "ack", "--json", name, "--lease", first["lease"].as_str().unwrap()]);
     assert_eq!((late.code, &late.json()["notices"][0]["status"]), (Some(1), &json!("lost")));
     p.call(["events", "ack", name, "--lease", second["lease"].as_str().unwrap()]).good();
@@ -275,7 +275,7 @@ fn case_114_who_does_not_own_a_notice_cannot_settle_it() {
 fn case_115_217_what_was_consumed_is_not_told_when_its_process_is_forgotten() {
     let p = product();
     let id = ended(&p, "s", "true");
-    // Somebody has it, and dies without a word; meanwhile its owner sees the end otherwise.
+    // A taker leases it and dies. Meanwhile its owner sees the end in another way.
     p.call(["events", "next", "--session", "s", "--lease", "3"]).good();
     call_in(&p, "s", &["wait", &id]).good();
     p.call(["rm", &id]).good();
@@ -288,7 +288,7 @@ fn case_115_217_what_was_consumed_is_not_told_when_its_process_is_forgotten() {
 }
 
 #[test]
-fn an_end_that_nobody_saw_is_told_though_its_process_was_forgotten() {
+fn an_end_that_was_not_seen_is_delivered_although_its_process_was_forgotten() {
     let p = product();
     let id = ended(&p, "s", "echo kept; exit 9");
     p.call(["rm", &id]).good();
@@ -296,7 +296,7 @@ fn an_end_that_nobody_saw_is_told_though_its_process_was_forgotten() {
     assert_eq!((about(&told), &told[0]["exit_code"], &told[0]["output"]), (vec![&*id], &json!(9), &json!("kept\n")));
 }
 
-/// Somebody takes notices for so many seconds, and is killed while the engine is at this point of it.
+/// A taker leases notices for this many seconds, and is killed while the engine is at this point.
 fn taker_killed_at(p: &Product, point: &str, lease: &str) {
     p.points().arm(point).unwrap();
     let args = ["events", "next", "--json", "--session", "s", "--lease", lease, "--wait"];
@@ -312,7 +312,7 @@ fn case_116_what_a_dead_taker_had_comes_back_as_a_repeat() {
     let id = ended(&p, "s", "true");
     taker_killed_at(&p, "notice.leased", "1");
     p.points().release("notice.leased").unwrap();
-    // It is nobody else's until the lease is over, and is waited for.
+    // No other taker gets it before the lease is over, so this waits.
     let given = p.json(["events", "next", "--session", "s", "--wait", "30"]);
     let told = &given["notices"][0];
     assert_eq!((&told["event"]["session_id"], &told["event"]["repeat"]), (&json!(id), &json!(true)), "{given}");
@@ -329,7 +329,7 @@ fn what_a_taker_left_before_it_was_answered_is_given_to_the_next_at_once() {
     let given = p.json(["events", "next", "--session", "s", "--wait", "30"]);
     p.points().release("notice.claimed").unwrap();
     let told = &given["notices"][0];
-    assert_eq!((&told["event"]["session_id"], told["event"].get("repeat")), (&json!(id), None), "nobody was told: {given}");
+    assert_eq!((&told["event"]["session_id"], told["event"].get("repeat")), (&json!(id), None), "it was not delivered: {given}");
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn an_answer_whose_engine_died_before_it_wrote_so_is_told_again_as_a_repeat() {
     let waiter = p.command(args).env("OUTLAST_SESSION", "s").stdout(Stdio::piped()).spawn().unwrap();
     gate.open();
     let engine = eventually("the answer", || p.points().held("answer.sent"));
-    // Answered, and killed before it could write so: whoever waited has seen it, and is told once more, as a repeat.
+    // Killed after the answer and before it was written: the waiter has seen the end, and gets the notice once more as a repeat.
     assert!(waiter.wait_with_output().unwrap().status.code() == Some(3));
     kill_and_wait(engine).unwrap();
     p.points().release("answer.sent").unwrap();
@@ -388,7 +388,7 @@ fn an_answer_whose_engine_died_before_it_wrote_so_is_told_again_as_a_repeat() {
 }
 
 #[test]
-fn whoever_is_killed_while_their_answer_is_made_leaves_the_end_to_be_told_at_once() {
+fn a_client_killed_before_its_answer_leaves_the_end_to_be_delivered_at_once() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--notify", "--session", "s"], &gate.wait());
@@ -396,7 +396,7 @@ fn whoever_is_killed_while_their_answer_is_made_leaves_the_end_to_be_told_at_onc
     let mut waiter = p.command(["wait", &id]).env("OUTLAST_SESSION", "s").stdout(Stdio::null()).spawn().unwrap();
     gate.open();
     eventually("the answer", || p.points().held("answer.held"));
-    assert_eq!(drained(&p, "s"), [Value::Null; 0], "nobody else tells it meanwhile");
+    assert_eq!(drained(&p, "s"), [Value::Null; 0], "no other taker gets it meanwhile");
     waiter.kill().unwrap();
     waiter.wait().unwrap();
     p.points().release("answer.held").unwrap();
@@ -425,7 +425,7 @@ fn what_is_for_a_life_that_has_ended_is_dropped_with_a_reason() {
     assert!(dropped[0]["text"].as_str().unwrap().contains(&old));
 }
 
-/// Somebody of the conversation who waits until this is over. Returns once they do.
+/// A client of the session that waits for the end of this process. Returns once it waits.
 fn waiter(p: &Product, session: &str, args: &[&str]) -> Child {
     p.points().arm("wait.begun").unwrap();
     let waiter = p.command(args).env("OUTLAST_SESSION", session).stdout(Stdio::piped()).spawn().unwrap();
@@ -435,7 +435,7 @@ fn waiter(p: &Product, session: &str, args: &[&str]) -> Child {
 }
 
 #[test]
-fn whoever_waits_is_answered_before_anybody_else_is_told() {
+fn a_waiter_is_answered_before_a_notice_is_delivered() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--notify", "--session", "s"], &format!("{}; exit 3", gate.wait()));
@@ -443,7 +443,7 @@ fn whoever_waits_is_answered_before_anybody_else_is_told() {
     p.points().arm("news.after_commit").unwrap();
     gate.open();
     eventually("the notice", || p.points().held("news.after_commit"));
-    // On disk, and whoever waits has not heard of it yet.
+    // It is on disk, and the waiter was not answered yet.
     assert_eq!((states(&p, &id), taken(&p, "s")), (vec!["leased".into()], vec![]));
     p.points().release("news.after_commit").unwrap();
     assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(3));
@@ -452,7 +452,7 @@ fn whoever_waits_is_answered_before_anybody_else_is_told() {
 }
 
 #[test]
-fn whoever_stops_it_is_answered_before_anybody_else_is_told() {
+fn a_client_that_stops_it_is_answered_before_a_notice_is_delivered() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--notify", "--session", "s"], &gate.wait());
@@ -467,7 +467,7 @@ fn whoever_stops_it_is_answered_before_anybody_else_is_told() {
 }
 
 #[test]
-fn what_was_kept_for_somebody_who_dies_is_told_at_once_and_is_no_repeat() {
+fn a_notice_kept_for_a_waiter_that_dies_is_delivered_at_once_and_is_no_repeat() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--notify", "--session", "s"], &gate.wait());
@@ -486,7 +486,7 @@ fn what_was_kept_for_somebody_who_dies_is_told_at_once_and_is_no_repeat() {
 }
 
 #[test]
-fn whoever_gives_up_waiting_in_the_last_moment_keeps_nothing() {
+fn a_waiter_that_gives_up_in_the_last_moment_keeps_nothing() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--notify", "--session", "s"], &gate.wait());

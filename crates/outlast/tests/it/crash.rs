@@ -1,4 +1,4 @@
-//! Whatever of ours is killed, nothing is lost.
+//! Engine or keepers are killed, and nothing is lost.
 
 use crate::gate::Gate;
 use crate::support::*;
@@ -49,7 +49,7 @@ fn a_pump_that_is_stopped_is_continued_and_loses_nothing() {
     eventually("the first line", || (p.meta(&id).commit.base == 6).then_some(()));
     let pump = rustix::process::Pid::from_raw(p.meta(&id).pump as i32).unwrap();
     rustix::process::kill_process(pump, rustix::process::Signal::STOP).unwrap();
-    // A command that is quiet waits for nobody; one that prints has its keeper felt for.
+    // A quiet command does not notice a stopped keeper. One that prints would wait for it.
     std::fs::write(p.work().join("fifo"), "go\n").unwrap();
     let ended = p.wait(&id);
     assert_eq!(ended["exit_code"], 5, "{ended}");
@@ -151,7 +151,7 @@ fn what_the_first_caller_had_open_reaches_neither_engine_nor_command() {
 }
 
 #[test]
-fn a_deadline_that_passes_after_the_end_keeps_nobody_busy() {
+fn a_deadline_that_passes_after_the_end_keeps_no_keeper_busy() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--timeout", "0.2"], &format!("({}) & echo hi", gate.wait()));
@@ -177,7 +177,7 @@ fn an_end_that_was_recorded_but_not_told_is_told_by_the_next_pump() {
     p.kill_engine();
     std::fs::write(p.work().join("go"), "").unwrap();
     let pump = eventually("the pump at its point", || p.points().held("pump.marked"));
-    assert!(!p.processes().iter().any(|(_, c)| c.contains("__engine")), "nobody was told yet");
+    assert!(!p.processes().iter().any(|(_, c)| c.contains("__engine")), "no engine was started yet");
     kill_and_wait(pump).unwrap();
     p.points().release("pump.marked").unwrap();
     eventually("an engine", || p.processes().into_iter().find(|(_, c)| c.contains("__engine")));

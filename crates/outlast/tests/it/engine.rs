@@ -38,7 +38,7 @@ fn an_engine_can_be_started_and_is_started_once() {
 }
 
 #[test]
-fn the_unit_tells_what_a_restart_of_the_machine_ended_though_nobody_calls() {
+fn the_unit_reports_what_a_restart_of_the_machine_ended_without_a_client() {
     let (p, log) = hooked("");
     let lost = p.run_with(&["--notify"], "exec sleep 1000");
     let over = p.run_with(&["--notify"], "exit 3");
@@ -48,7 +48,7 @@ fn the_unit_tells_what_a_restart_of_the_machine_ended_though_nobody_calls() {
     assert!(started_by(&p, &unit).status().unwrap().success());
     let told = hears_of(&log, &lost);
     assert_eq!((&told["event"]["completion_reason"], &told["event"]["exit_code"]), (&json!("lost"), &Value::Null), "{told}");
-    // The engine that the unit started serves whoever comes.
+    // The engine that the unit started serves every client.
     assert!(p.json(["engine", "status", "--no-start"])["pid"].is_u64());
     assert_eq!(p.json(["poll", &lost])["phase"], "lost");
     assert_eq!(p.json(["poll", &over])["exit_code"], 3);

@@ -20,7 +20,7 @@ fn numbers(notices: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_taken_is_nobody_elses_until_its_lease_ends_or_it_is_settled() {
+fn a_leased_notice_has_one_taker_until_the_lease_ends_or_it_is_settled() {
     let p = product();
     let names: Vec<String> = (0..4).map(|n| posted(&p, "s", n)).collect();
     let given = p.json(["events", "next", "--session", "s", "--limit", "2", "--lease", "60"]);
@@ -41,7 +41,7 @@ fn what_is_taken_is_nobody_elses_until_its_lease_ends_or_it_is_settled() {
     p.call(["events", "release", "--session", "s", "--lease", third["lease"].as_str().unwrap(), &names[2]]).good();
     let after = p.json(["events", "next", "--session", "s", "--limit", "9"]);
     assert_eq!(numbers(&after["notices"]), [2, 3]);
-    // Whoever has the word knows that it was not told; anybody else can only say that it is to be.
+    // A release with the lease token proves that it was not delivered. Without the token the next delivery may be a repeat.
     assert!(after["notices"][0]["event"].get("repeat").is_none(), "{after}");
     p.call(["events", "release", "--session", "s", &names[3]]).good();
     assert_eq!(p.json(["events", "next", "--session", "s"])["notices"][0]["event"]["repeat"], true);
@@ -74,13 +74,13 @@ fn a_taker_waits_for_as_long_as_it_said() {
     assert!(began.elapsed().as_millis() >= 300);
     let args = ["events", "next", "--json", "--session", "s", "--wait"];
     let taker = p.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    // The wait goes on over the death of an engine.
+    // The wait survives the death of an engine.
     p.kill_engine();
     posted(&p, "other", 6);
     posted(&p, "s", 7);
     let said: Value = serde_json::from_slice(&taker.wait_with_output().unwrap().stdout).unwrap();
     assert_eq!(numbers(&said["notices"]), [7]);
-    // Whoever interrupts the conversation ends its waits.
+    // An interrupt of the session ends its waits.
     let taker = p.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     eventually("a wait to interrupt", || (p.json(["interrupt", "--session", "s"])["count"] == 1).then_some(()));
     let said: Value = serde_json::from_slice(&taker.wait_with_output().unwrap().stdout).unwrap();
@@ -107,7 +107,7 @@ fn a_drain_whose_output_cannot_be_written_gives_everything_back() {
     let p = product();
     let name = posted(&p, "s", 1);
     let state = || history(&p, &[])[0]["state"].as_str().unwrap().to_owned();
-    // Where nobody reads any more.
+    // The reader of the pipe is gone.
     let unread = || {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -159,7 +159,7 @@ fn more_than_one_answer_holds_is_drained_all_the_same() {
     assert!(!history(&p, &["--after", "0", "--limit", "1000"]).is_empty());
 }
 
-/// An event of so many objects and lists inside each other.
+/// An event with this many objects and lists inside each other.
 fn nested(levels: usize, inmost: &str) -> String {
     let (open, close) = ("[".repeat(levels - 1), "]".repeat(levels - 1));
     format!(r#"{{"type": "note", "n": 1, "deep": {open}{inmost}{close}}}"#)
@@ -179,7 +179,7 @@ fn a_post_that_a_reader_would_choke_on_is_refused() {
 }
 
 #[test]
-fn a_post_whose_text_would_be_far_longer_than_itself_stops_nobody_who_reads_it() {
+fn a_post_whose_text_would_be_far_longer_than_itself_stops_no_reader() {
     let p = product();
     let ones = "1,".repeat(120_000);
     let goal = "g".repeat(120_000);
@@ -248,7 +248,7 @@ impl Follower {
 }
 
 #[test]
-fn whoever_looks_on_settles_nothing_and_goes_on_over_the_death_of_the_engine() {
+fn a_follower_settles_nothing_and_survives_the_death_of_the_engine() {
     let p = product();
     posted(&p, "a", 0);
     let mut all = Follower::new(&p, &["--from", "0"]);
@@ -280,7 +280,7 @@ fn whoever_looks_on_settles_nothing_and_goes_on_over_the_death_of_the_engine() {
 }
 
 #[test]
-fn whoever_looks_on_misses_nothing_while_there_is_no_engine() {
+fn a_follower_misses_nothing_while_no_engine_runs() {
     let p = product();
     let before = ended(&p, "s", "true");
     let mut person = Person::calls(&p, &["events", "follow"]);
@@ -297,7 +297,7 @@ fn whoever_looks_on_misses_nothing_while_there_is_no_engine() {
 }
 
 #[test]
-fn whoever_follows_and_acknowledges_is_told_each_once() {
+fn a_follower_that_acknowledges_gets_each_notice_once() {
     let p = product();
     posted(&p, "a", 0);
     let mut follower = Follower::new(&p, &["--ack", "--session", "a", "--lease", "1"]);
@@ -369,7 +369,7 @@ fn case_233_a_secret_is_masked_in_what_is_posted() {
     let post = || p.json(["events", "post", "--session", "s", "--id", "one", &event.to_string()]);
     let first = post();
     assert_eq!((&first["existed"], &first["event"]["deep"][0]["in"][1]), (&json!(false), &json!("plain")), "{first}");
-    // Where its owner is is no secret to whoever has to find them.
+    // The place of the owner is not a secret to the taker, which has to answer there.
     assert_eq!(first["event"]["chat_id"], "+491701234567", "{first}");
     assert_eq!(post()["existed"], true);
     let told = p.call(["events", "drain", "--json", "--session", "s"]).good().text();

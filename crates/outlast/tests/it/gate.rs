@@ -1,11 +1,11 @@
-//! Processes that wait until a test lets them go on.
+//! Processes that wait until a test lets them continue.
 
 use crate::support::*;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// A FIFO with one end here. Whoever reads a line from it waits for one, or for the gate to be dropped.
+/// A FIFO with one end here. A reader waits for a line, or for the gate to be dropped.
 pub(crate) struct Gate {
     path: PathBuf,
     ours: File,
@@ -46,7 +46,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // One that was killed meanwhile needs no going on.
+        // A process that was killed meanwhile needs no signal.
         let _gone = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
     }
 }

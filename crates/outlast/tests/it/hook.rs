@@ -161,7 +161,7 @@ fn a_hook_killed_before_it_printed_loses_nothing_and_one_killed_after_says_nothi
     child.kill().unwrap();
     assert_eq!(child.wait_with_output().unwrap().stdout, b"");
     p.points().release("notice.leased").unwrap();
-    assert_eq!(next(&p), Some(true), "nobody knows what a dead hook had printed");
+    assert_eq!(next(&p), Some(true), "what a dead hook had printed is unknown");
     p.call(["events", "ack", "--session", KEY, history(&p, &[])[0]["event"]["event_id"].as_str().unwrap()]).good();
     // Printed and acknowledged, and not answered any more.
     post(&p, KEY, 2);
@@ -172,7 +172,7 @@ fn a_hook_killed_before_it_printed_loses_nothing_and_one_killed_after_says_nothi
     assert!(String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().contains("number 2"));
     p.points().release("notice.settled").unwrap();
     assert_eq!((states(&p), said(&p, "UserPromptSubmit", "/w").text()), (vec!["delivered".to_owned(); 2], String::new()));
-    // Printed, and killed while nobody hears it.
+    // Killed after it printed, before the output was read.
     post(&p, KEY, 3);
     p.points().arm("notice.leased").unwrap();
     let mut child = hook(&p, &["hook", "claude", "--lease", "1"], "UserPromptSubmit");
@@ -224,7 +224,7 @@ fn a_waiter_leaves_when_another_comes_to_wait_for_the_same() {
     let first = hook(&p, &args, "Stop");
     eventually("it to wait", || (places(&p) == 1).then_some(()));
     let second = hook(&p, &args, "Stop");
-    // Without anybody saying anything to either.
+    // No message to either of them is needed.
     let left: Answer = first.wait_with_output().unwrap().into();
     assert_eq!((left.code, left.text(), left.err.as_str()), (Some(0), String::new(), ""));
     post(&p, KEY, 1);

@@ -114,7 +114,7 @@ fn a_retry_at_the_same_offset_writes_nothing_twice() {
     assert_eq!(write("lo world", 3)["next_offset"], 11);
     let hole = write("!", 20);
     assert_eq!(hole["code"], "bad_offset", "{hole}");
-    assert!(hole["error"].as_str().unwrap().contains("11"), "where to go on: {hole}");
+    assert!(hole["error"].as_str().unwrap().contains("11"), "where to continue: {hole}");
     let line = p.json(["submit", &id, "", "--offset", "11"]);
     assert_eq!(line["next_offset"], 12);
     assert_eq!(p.json(["submit", &id, "", "--offset", "11"])["next_offset"], 12);
@@ -193,7 +193,7 @@ fn input_for_a_program_that_does_not_read_waits_or_is_refused_and_harms_nothing(
 }
 
 #[test]
-fn a_program_that_closes_its_input_and_goes_on_refuses_more() {
+fn a_program_that_closes_its_input_and_keeps_running_refuses_more() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--stdin"], &format!("exec <&-; echo closed; {}", gate.wait()));

@@ -140,7 +140,7 @@ fn before_a_value_is_replaced_a_copy_is_kept_and_undoing_leaves_none() {
             let file = p.user().join(file);
             let text = fs::read_to_string(&file).unwrap();
             let had = tree(&p.user()).len();
-            // Another profile takes the place of one, and of what may be somebody's.
+            // Another profile replaces the first one, and perhaps something of the user's.
             assert_eq!(kept(p.json(["install", client, "--profile", "native"])), [text.as_str()], "{client}");
             assert_eq!(p.json(["install", client, "--profile", "native"])["status"], "unchanged");
             assert_eq!(tree(&p.user()).len(), had + 1);
@@ -224,7 +224,7 @@ fn a_project_has_files_of_its_own_and_hermes_has_none() {
 }
 
 #[test]
-fn a_server_of_somebody_elses_that_has_our_name_is_left_alone() {
+fn another_server_with_our_name_is_left_alone() {
     let p = product();
     let other = "{\"url\": \"http://127.0.0.1:9/mcp\"}";
     for (client, path, text) in [
@@ -283,7 +283,7 @@ fn what_wakes_stays_while_another_configuration_of_the_client_names_us() {
 }
 
 #[test]
-fn codex_may_use_our_tools_where_nobody_can_be_asked_unless_it_is_to_ask() {
+fn codex_may_use_our_tools_without_a_user_unless_it_is_told_to_ask() {
     let p = product();
     let mode = || {
         let text = fs::read_to_string(p.user().join(".codex/config.toml")).unwrap();
@@ -294,7 +294,7 @@ fn codex_may_use_our_tools_where_nobody_can_be_asked_unless_it_is_to_ask() {
     assert!(mode() == "\"approve\"" && said.err.contains("--ask"), "{said:?}");
     p.json(["install", "codex", "--ask"]);
     assert_eq!(mode(), "\"auto\"");
-    // What somebody has chosen stays.
+    // What the user has chosen stays.
     let again = p.json(["install", "codex"]);
     assert!(again["status"] == "unchanged" && !again["notes"].to_string().contains("without asking"), "{again}");
     assert_eq!(mode(), "\"auto\"");
@@ -362,7 +362,7 @@ fn the_sink_that_wakes_is_one_that_an_engine_takes() {
 }
 
 #[test]
-fn whoever_is_taken_out_first_nothing_is_left() {
+fn in_any_order_of_removal_nothing_is_left() {
     for there in [false, true] {
         for order in [["codex", "hermes", "opencode"], ["opencode", "codex", "hermes"], ["hermes", "opencode", "codex"]] {
             let p = product();
@@ -430,7 +430,7 @@ fn a_home_of_codex_that_is_named_in_another_form_is_not_named_twice() {
 }
 
 #[test]
-fn what_somebody_made_of_what_wakes_stays_and_is_told() {
+fn changes_by_the_user_to_a_waking_hook_stay_and_are_reported() {
     let p = product();
     let config = p.user().join(".config/outlast/config.toml");
     p.json(["install", "codex"]);

@@ -1,4 +1,4 @@
-//! A keeper that outlives its engine is spoken to by whatever engine comes next, newer ones included.
+//! A keeper that outlives its engine works with every later engine, also with newer ones.
 
 use crate::support::*;
 use outlast_wire::frame::{self, Frame, Splitter};
@@ -43,7 +43,7 @@ fn a_newer_engine_is_answered_in_the_version_both_know() {
 }
 
 #[test]
-fn nonsense_to_a_keeper_is_refused_and_harms_nobody() {
+fn nonsense_to_a_keeper_is_refused_and_harms_no_process() {
     let p = product();
     let id = p.run("echo here; exec sleep 1000");
     let mut early = Line::to(&p, &id);

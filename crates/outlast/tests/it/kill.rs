@@ -1,4 +1,4 @@
-//! A stop reaches the whole tree and nobody else, and says what was seen.
+//! A stop reaches the whole tree and no other process, and reports what was seen.
 
 use crate::support::*;
 use outlast_testkit::machine::{self, Group};
@@ -56,7 +56,7 @@ fn case_150_a_command_that_ends_well_when_asked_keeps_its_own_code() {
 }
 
 #[test]
-fn case_151_whoever_ignores_the_request_is_dead_after_the_grace() {
+fn case_151_a_process_that_ignores_term_is_dead_after_the_grace() {
     let p = product();
     let id = p.run("trap '' TERM; touch ready; while :; do sleep 0.01; done");
     ready(&p);
@@ -68,7 +68,7 @@ fn case_151_whoever_ignores_the_request_is_dead_after_the_grace() {
 }
 
 #[test]
-fn case_152_a_grace_of_0_kills_at_once_and_without_escalation_nobody_is_called_killed() {
+fn case_152_a_grace_of_0_kills_at_once_and_without_escalation_nothing_is_reported_as_killed() {
     let p = product();
     let line = "trap 'echo asked >> asked' TERM; touch ready; while :; do sleep 0.01; done";
     let id = p.run(line);
@@ -167,8 +167,8 @@ fn case_158_a_loop_that_makes_children_leaves_none() {
 }
 
 #[test]
-fn case_159_a_number_that_means_somebody_else_by_now_is_never_signalled() {
-    const NAME: &str = "case_159_a_number_that_means_somebody_else_by_now_is_never_signalled";
+fn case_159_a_pid_that_was_used_again_is_never_signalled() {
+    const NAME: &str = "case_159_a_pid_that_was_used_again_is_never_signalled";
     if let Err(why) = can_choose_pids() {
         return machine::skipped(NAME, why);
     }
@@ -186,7 +186,7 @@ fn case_159_a_number_that_means_somebody_else_by_now_is_never_signalled() {
                 setsid sleep 1000 & victim=$!
                 id=$("$0" adopt --json $victim | sed 's/.*"session_id":"\([^"]*\)".*/\1/')
             fi
-            # Nobody is left to see the end: neither engine nor keepers.
+            # Neither engine nor keepers are left to see the end.
             ours() {
                 for p in $(ls /proc | grep '^[0-9]*$'); do
                     case $(readlink /proc/$p/exe) in */outlast|*/outlast-keeper*) echo $p;; esac
@@ -344,7 +344,7 @@ fn case_165_a_child_that_survives_is_named_though_its_parent_is_dead() {
 }
 
 #[test]
-fn case_167_a_stop_of_what_vanished_fails_for_nobody() {
+fn case_167_a_stop_of_what_vanished_is_not_an_error() {
     let p = product();
     let id = p.run("exec sleep 1000");
     let meta = p.meta(&id);
@@ -392,7 +392,7 @@ fn an_orphan_is_told_and_is_stopped_by_identity() {
         let cmd = kill_both_keepers(&p, &id);
         let polled = eventually("the orphan", || Some(p.json(["poll", &id])).filter(|v| v["phase"] == "orphaned"));
         assert_eq!((polled["status"].as_str(), polled["pid"].as_u64()), (Some("running"), Some(u64::from(cmd))), "{polled}");
-        assert_eq!(polled.get("exit_code"), None, "nobody has seen one: {polled}");
+        assert_eq!(polled.get("exit_code"), None, "no keeper has seen one: {polled}");
         let said = p.call(["poll", &id]).good().text();
         assert!(said.contains("both of its keepers were killed: it runs on"), "{said}");
         let killed = p.json(["kill", &id, "--grace", "0.2"]);
@@ -414,11 +414,11 @@ fn an_orphan_whose_keepers_were_out_of_reach_before_is_told_as_one() {
     // A holder that is frozen earlier still has the connection on which it told of the start.
     let meta = p.meta_at_rest(&id);
     freeze(meta.holder);
-    // Without its socket nobody waits for the other keeper to say hello.
+    // Without its socket no client waits for the other keeper to answer.
     std::fs::remove_file(p.socket_dir().unwrap().join(&id)).unwrap();
     kill_and_wait(meta.pump).unwrap();
     // One keeper holds the lock and can do nothing: that is no proof of anything.
-    let polled = eventually("that nobody answers", || Some(p.json(["poll", &id])).filter(|v| v["phase"] == "unreachable"));
+    let polled = eventually("that no keeper answers", || Some(p.json(["poll", &id])).filter(|v| v["phase"] == "unreachable"));
     assert_eq!(polled["status"], "running", "{polled}");
     kill_and_wait(meta.holder).unwrap();
     eventually("the orphan", || (p.json(["poll", &id])["phase"] == "orphaned").then_some(()));
@@ -484,7 +484,7 @@ fn hostile_trees_without_a_cgroup_of_their_own_are_gone_just_as_fast() {
 }
 
 #[test]
-fn a_stop_that_lost_its_pump_goes_on() {
+fn a_stop_that_lost_its_pump_continues() {
     for config in ["", "engine.cgroup = false"] {
         let p = product();
         p.configure(config);
@@ -536,7 +536,7 @@ fn what_comes_while_another_session_stops_the_engine_is_not_stopped_with_it() {
 }
 
 #[test]
-fn a_stop_of_many_goes_on_when_whoever_asked_has_left() {
+fn a_stop_of_many_continues_when_its_client_has_left() {
     let p = product();
     // More than are stopped at once.
     let ids: Vec<String> = (0..66).map(|_| p.run("trap '' TERM; exec sleep 1000")).collect();

@@ -288,7 +288,7 @@ fn a_keeper_finishes_the_stop_if_engine_and_client_are_killed() {
 #[test]
 fn an_engine_killed_in_the_middle_of_the_stop_is_asked_again() {
     let [_, p] = with_and_without_a_leaf();
-    // It takes the request and goes on, so that the next engine has something to stop.
+    // It ignores the TERM, so that the next engine has something to stop.
     let line = "env -i setsid bash -c 'trap : TERM; echo $$ > left; while :; do sleep 0.01; done' >/dev/null 2>&1 & while [ ! -s left ]; do sleep 0.01; done; exit 3";
     let (id, left) = left_by(&p, line);
     until_alone(&p, &id);

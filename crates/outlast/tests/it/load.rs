@@ -11,7 +11,7 @@ fn rss_anon_kib(pid: u32) -> u64 {
 }
 
 #[test]
-fn case_246_fifty_that_print_a_megabyte_a_second_slow_nobody_down() {
+fn case_246_fifty_that_print_a_megabyte_a_second_slow_nothing_down() {
     let p = product();
     p.configure("log.tail_bytes = '1MiB'");
     assert!(Command::new("mkfifo").arg(p.work().join("never")).status().unwrap().success());
@@ -43,11 +43,11 @@ fn case_246_fifty_that_print_a_megabyte_a_second_slow_nobody_down() {
 }
 
 #[test]
-fn case_247_a_reader_who_does_not_read_holds_up_nobody() {
+fn case_247_a_reader_that_does_not_read_delays_nothing() {
     let p = product();
     let id = p.run("head -c 20000000 /dev/zero | tr '\\0' x; touch ready; while [ ! -e gate ]; do sleep 0.01; done; exit 1");
     let readers: Vec<_> = (0..3).map(|_| p.command(["log", "--raw", "--follow", &id]).stdout(Stdio::piped()).spawn().unwrap()).collect();
-    // All of it was taken from the command, though nobody reads what the readers were sent.
+    // All output was taken from the command, although the readers do not read.
     eventually("the command to have printed", || p.work().join("ready").exists().then_some(()));
     eventually("all of it", || (p.json(["poll", &id])["output_bytes"] == 20_000_000).then_some(()));
     std::fs::write(p.work().join("gate"), "").unwrap();
@@ -100,7 +100,7 @@ fn case_249_what_an_abandoned_turn_started_is_seen_and_ends_by_its_deadline() {
             .unwrap(),
     );
     let id = started.json()["session_id"].as_str().unwrap().to_owned();
-    // Whoever asked is gone, and so is the engine; still it is listed, counts as active, and ends.
+    // Client and engine are gone. The process is still listed, counts as active, and ends.
     p.kill_engine();
     assert_eq!(p.json(["list", "--session", "s"])["processes"].as_array().map(Vec::len), Some(1));
     assert_eq!(p.json(["active", "--session", "s"])["active"], true);

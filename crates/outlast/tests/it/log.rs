@@ -111,7 +111,7 @@ fn case_090_line_numbers_stay_true_when_old_output_is_gone() {
             assert_eq!((&page["showing"], &page["lines_gone"]), (&json!(format!("{limit} lines")), &json!(kept - 1)), "{page}");
         }
     }
-    // Whoever reads across the gap in text is stopped before it, then told of it, and goes on with true numbers.
+    // A page ends before the gap. The next one reports the gap and continues with correct line numbers.
     let before = page(&["--from-byte", &(from - 100).to_string()]);
     assert_eq!((&before["next_byte"], &before["at_end"], before.get("gaps")), (&json!(from), &json!(false), None), "{before}");
     assert_eq!(before["first_line"], (from - 100) / width, "{before}");
@@ -180,7 +180,7 @@ fn pages_by_byte_one_after_another_are_the_whole() {
 }
 
 #[test]
-fn a_reader_that_goes_on_in_the_middle_of_a_line_misses_nothing() {
+fn a_reader_that_continues_in_the_middle_of_a_line_misses_nothing() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run(&format!("printf 'hel'; {0}; printf 'lo wor'; {0}; printf 'ld\\nnext\\n'", gate.wait()));
@@ -293,7 +293,7 @@ fn ctrl_c_leaves_a_follower_and_not_the_command() {
 }
 
 #[test]
-fn a_follower_goes_on_through_the_death_of_the_engine() {
+fn a_follower_survives_the_death_of_the_engine() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run(&format!("seq 1000; {}; seq 1001 2000", gate.wait()));

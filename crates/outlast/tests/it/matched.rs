@@ -1,4 +1,4 @@
-//! What a process is watched for is found once, whoever is killed while it is found.
+//! A watched line is found once, also if engine or keeper is killed meanwhile.
 
 use crate::support::*;
 use outlast_core::{Matched, Record};
@@ -129,13 +129,13 @@ fn every_line_of_a_flood_counts() {
     assert_eq!(total(&facts), 3_000_000 + with_1);
 }
 
-/// Killed exactly there, once: the same facts as if nobody had been.
+/// Killed exactly there, once: the facts are the same as without a kill.
 fn killed_at(point: &str, pty: bool) {
     let w = Watched::new();
     w.points.arm(point).unwrap();
     let mut child =
         w.start(&["ERROR", "é!"], pty, "for n in 1 2 3 4; do echo ERROR $n; echo ok; printf 'caf'; sleep 0.3; echo 'é!'; done; exit 3");
-    let victim = eventually(&format!("somebody at {point}"), || w.points.held(point));
+    let victim = eventually(&format!("a process at {point}"), || w.points.held(point));
     kill_and_wait(victim).unwrap();
     w.points.release(point).unwrap();
     let meta = child.wait_gone().unwrap();
@@ -215,11 +215,11 @@ fn output_that_kills_every_pump_is_searched_no_more() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_written_delays_a_match_and_nobody_else() {
+fn a_journal_that_cannot_be_written_delays_a_match_and_nothing_else() {
     let w = Watched::new();
     let gate = w.nursery.path().join("gate");
     rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
-    // With both directions open here, whoever reads a line finds neither an end nor nobody.
+    // With both directions open here, a reader of a line neither sees an end nor waits for a writer.
     let mut opened = std::fs::File::options().read(true).write(true).open(&gate).unwrap();
     let line = "read go < gate; echo ERROR 1; read go < gate; echo ERROR 2; read go < gate";
     let mut child = w.start(&["ERROR"], false, line);

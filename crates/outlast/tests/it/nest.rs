@@ -22,7 +22,7 @@ fn full_nest(p: &Product) -> (u32, Vec<u32>) {
 }
 
 #[test]
-fn a_killed_nest_harms_nobody_and_is_replaced() {
+fn a_killed_fork_server_harms_no_process_and_is_replaced() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let before = p.run(&format!("echo first; {}; exit 4", gate.wait()));
@@ -33,7 +33,7 @@ fn a_killed_nest_harms_nobody_and_is_replaced() {
     assert_eq!(p.wait(&after)["exit_code"], 6);
     let (new, _) = full_nest(&p);
     assert_ne!(new, old);
-    // Those who waited in the old one have nobody left to ask for them.
+    // Processes that waited in the old fork server cannot be used any more.
     eventually("the old ones have left", || p.processes().iter().all(|(pid, _)| !waiting.contains(pid)).then_some(()));
     gate.open();
     let ended = p.wait(&before);

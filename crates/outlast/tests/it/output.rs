@@ -56,7 +56,7 @@ fn case_051_warnings_of_a_shell_without_a_terminal_are_not_shown() {
     let p = product();
     std::fs::write(p.user().join(".bashrc"), "case $- in *i*) echo interactive;; esac\n").unwrap();
     assert_eq!(printed(&p, "echo clean"), "clean\n");
-    // Somebody else's interactive shell does complain, in writes of its own.
+    // An interactive shell that is not ours does complain, in writes of its own.
     let id = p.run("HOME=/ setsid --wait bash --norc --noprofile -i -c 'echo said'");
     let ended = p.wait(&id);
     assert_eq!((&ended["exit_code"], &ended["output"]), (&json!(0), &json!("said\n")), "{ended}");
@@ -110,7 +110,7 @@ fn case_054_a_follower_that_dies_or_does_not_read_harms_nothing() {
     dying.kill().unwrap();
     dying.wait().unwrap();
     gate.open();
-    // The idle one holds far less than there is, so it is being waited for by nobody.
+    // The idle reader holds far less than there is, so the command does not wait for it.
     assert_eq!(p.wait(&id)["exit_code"], 0);
     let raw = p.call(["log", &id, "--raw"]).text();
     assert!(raw.starts_with("first\n1\n2\n") && raw.ends_with("\n200000\nlast\n"));
@@ -121,7 +121,7 @@ fn case_054_a_follower_that_dies_or_does_not_read_harms_nothing() {
 }
 
 #[test]
-fn case_055_output_that_nobody_follows_is_kept() {
+fn case_055_output_without_a_reader_is_kept() {
     let p = product();
     let all = printed(&p, "seq 50000");
     assert!(all.starts_with("1\n2\n") && all.ends_with("\n50000\n"));
@@ -196,7 +196,7 @@ fn case_063_a_process_without_a_handle_of_ours_is_polled_and_nothing_fails() {
     gate.open();
     stranger.wait().unwrap();
     let ended = p.wait(&id);
-    // Nobody of ours could see its status, so none is made up.
+    // No keeper could see its status, so none is reported.
     assert_eq!((&ended["status"], &ended["exit_code"]), (&json!("exited"), &Value::Null), "{ended}");
 }
 

@@ -1,4 +1,4 @@
-//! Somebody at a terminal.
+//! A user at a terminal.
 
 use crate::support::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -7,7 +7,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use std::process::{Child, Command, Stdio};
 
-/// A terminal, with somebody at it who has called the program.
+/// A terminal whose user has started the program.
 pub(crate) struct Person {
     screen: OwnedFd,
     /// Kept to look at the terminal's mode, and so that the screen stays open when the call ends.

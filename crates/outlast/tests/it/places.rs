@@ -121,7 +121,7 @@ fn a_user_without_a_directory_is_told_of_outlast_home() {
 }
 
 #[test]
-fn another_user_who_took_the_names_for_sockets_locks_nobody_out() {
+fn another_user_who_took_the_names_for_sockets_blocks_no_user() {
     let ran = in_own_mounts(|| {
         let us = rustix::process::geteuid().as_raw();
         // A tmpfs that belongs to another user stands for a directory of that user.
@@ -143,7 +143,7 @@ fn another_user_who_took_the_names_for_sockets_locks_nobody_out() {
         made.iter().for_each(|made| drop(std::fs::remove_dir(made)));
     });
     if let Err(why) = ran {
-        machine::skipped("another_user_who_took_the_names_for_sockets_locks_nobody_out", format!("{why:#}"));
+        machine::skipped("another_user_who_took_the_names_for_sockets_blocks_no_user", format!("{why:#}"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// Starts a command while `point` is armed, kills whoever is held there, and checks that everything came out as if nobody had been.
+/// Starts a command while `point` is armed, kills the process that is held there, and checks that the result is the same as without a kill.
 fn killed_at(p: &Product, point: &str, flags: &[&str]) {
     let pty = flags.contains(&"--pty");
     p.points().arm(point).unwrap();
@@ -10,7 +10,7 @@ fn killed_at(p: &Product, point: &str, flags: &[&str]) {
     let line = format!("echo started >> {}; seq 1 500; exit 9", mark.display());
     std::thread::scope(|scope| {
         let run = scope.spawn(|| p.run_with(flags, &line));
-        let victim = eventually(&format!("somebody at {point}"), || p.points().held(point));
+        let victim = eventually(&format!("a process at {point}"), || p.points().held(point));
         kill_and_wait(victim).unwrap();
         p.points().release(point).unwrap();
         let id = run.join().unwrap();
@@ -20,7 +20,7 @@ fn killed_at(p: &Product, point: &str, flags: &[&str]) {
         let got = p.call(["log", &id, "--raw"]).good();
         assert_eq!(got.text(), want, "killed at {point}");
         assert_eq!(std::fs::read_to_string(&mark).unwrap(), "started\n", "killed at {point}");
-        // Whoever is still leaving must not be caught at the next point: that would be a second kill of the same pair.
+        // A keeper that is still exiting must not be held at the next point: that would be a second kill of the same pair.
         eventually("its keepers have left", || p.processes().iter().all(|(_, line)| !line.contains(&id)).then_some(()));
     });
 }
@@ -81,7 +81,7 @@ fn all_killed_at(p: &Product, point: &str, and_engine: bool) -> (String, std::pa
     p.points().arm(point).unwrap();
     let line = format!("echo started >> {}; exec sleep 1000", mark.display());
     let mut run = p.command(["run", "--json", "--id", &id, "--", &line]).stdout(std::process::Stdio::null()).spawn().unwrap();
-    let holder = eventually(&format!("somebody at {point}"), || p.points().held(point));
+    let holder = eventually(&format!("a process at {point}"), || p.points().held(point));
     let pump = p.meta(&id).pump;
     if and_engine {
         // Together with its caller, which would start another.
@@ -98,7 +98,7 @@ fn all_killed_at(p: &Product, point: &str, and_engine: bool) -> (String, std::pa
 }
 
 #[test]
-fn a_command_is_never_started_twice_whoever_dies_with_its_keepers() {
+fn a_command_is_never_started_twice_when_engine_and_keepers_die() {
     let p = product();
     p.engine();
     let ran = |mark: &std::path::Path| std::fs::read_to_string(mark).unwrap_or_default();
@@ -147,7 +147,7 @@ fn an_engine_killed_before_a_folder_has_its_name() {
     p.wait(&p.run("true"));
     eventually("folders made ahead", || (!blanks().is_empty()).then_some(()));
     killed_at(&p, "blank.filled", &[]);
-    // What was written into it is nobody's request, and is gone.
+    // What was written into the spare folder belongs to no request, and is gone.
     assert!(blanks().iter().all(|blank| std::fs::metadata(blank.join("spec")).map_or(0, |spec| spec.len()) == 0));
 }
 
@@ -161,7 +161,7 @@ fn input_is_neither_lost_nor_doubled_by_a_killed_pump() {
             p.points().arm(point).unwrap();
             std::thread::scope(|scope| {
                 let write = scope.spawn(|| p.json(["write", &id, "one\n", "--offset", "0"]));
-                let victim = eventually(&format!("somebody at {point}"), || p.points().held(point));
+                let victim = eventually(&format!("a process at {point}"), || p.points().held(point));
                 kill_and_wait(victim).unwrap();
                 p.points().release(point).unwrap();
                 let written = write.join().unwrap();

@@ -112,7 +112,7 @@ fn case_084_a_sequence_that_is_not_finished_yet_is_not_shown_in_part() {
 }
 
 #[test]
-fn case_101_whoever_sees_the_exit_sees_the_code_with_it() {
+fn case_101_an_answer_with_the_exit_has_the_code_too() {
     let p = product();
     let id = p.run("exit 6");
     let seen = eventually("the end", || Some(p.json(["poll", &id])).filter(|polled| polled["status"] == "exited"));

@@ -1,4 +1,4 @@
-//! Somebody at a terminal sees what is waited for; nobody else does.
+//! A user at a terminal sees what is waited for. A pipe gets nothing of that.
 
 use crate::gate::{Gate, until_printed};
 use crate::person::Person;
@@ -37,7 +37,7 @@ fn the_line_of_a_wait_does_not_show_a_value_that_was_given_under_a_secrets_name(
 }
 
 #[test]
-fn a_wait_that_is_interrupted_says_that_the_process_goes_on() {
+fn a_wait_that_is_interrupted_says_that_the_process_keeps_running() {
     let p = product();
     let id = p.run("exec sleep 1000");
     let mut person = Person::calls(&p, &["wait", &id]);

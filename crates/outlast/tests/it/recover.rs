@@ -63,7 +63,7 @@ fn case_203_a_process_that_is_to_stop_with_the_engine_does_so_after_a_crash_too(
 }
 
 #[test]
-fn case_206_whoever_starts_something_leaves_the_others_alone() {
+fn case_206_a_start_leaves_other_processes_alone() {
     let p = product();
     let starters: Vec<_> = (0..6)
         .map(|n| {
@@ -153,7 +153,7 @@ fn one_over_and_one_running(p: &Product) -> (String, String) {
     (over, running)
 }
 
-/// Whatever became of the index, the folders say the same as before.
+/// Without a valid index, the folders contain the same facts as before.
 fn all_is_known(p: &Product, over: &str, running: &str) {
     let mut both = [over.to_owned(), running.to_owned()];
     both.sort();
@@ -279,7 +279,7 @@ fn a_record_of_the_end_that_was_spoilt_is_told_and_not_believed() {
 }
 
 #[test]
-fn a_journal_of_garbage_is_told_and_harms_nobody() {
+fn a_journal_of_garbage_is_reported_and_harms_no_process() {
     let p = product();
     let id = ended_unheard(&p);
     for name in ["index.db", "index.db-wal", "index.db-shm"] {

@@ -92,7 +92,7 @@ fn a_program_that_is_gone_ends_the_restart_with_its_exit_code() {
 }
 
 #[test]
-fn a_restart_goes_on_when_its_caller_dies() {
+fn a_restart_continues_when_its_caller_dies() {
     let p = product();
     let old = p.run_with(&["--name", "web"], "trap '' TERM; echo ready; while :; do sleep 0.01; done");
     eventually("the trap", || p.call(["log", &old]).text().contains("ready").then_some(()));

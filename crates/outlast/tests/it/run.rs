@@ -332,7 +332,7 @@ fn a_timeout_ends_in_a_kill_by_timeout_and_124() {
 }
 
 #[test]
-fn a_wait_that_runs_out_is_124_and_the_command_goes_on() {
+fn a_wait_that_times_out_is_124_and_the_command_keeps_running() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run(&format!("{}; exit 5", gate.wait()));
@@ -390,7 +390,7 @@ fn what_is_said_of_a_command_is_what_was_given() {
 }
 
 #[test]
-fn a_process_whose_caller_is_killed_goes_on() {
+fn a_process_whose_caller_is_killed_keeps_running() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = "proc_00000000beef";

@@ -1,4 +1,4 @@
-//! Hooks and webhooks: told by the engine, whether anybody calls or not.
+//! Hooks and webhooks: the engine calls them, also without a client.
 
 use crate::gate::Gate;
 use crate::support::*;
@@ -74,7 +74,7 @@ fn a_hook_with_a_budget_is_told_together_what_came_together() {
 }
 
 #[test]
-fn a_hook_is_told_though_the_engine_is_dead_and_nobody_calls() {
+fn a_hook_is_called_although_the_engine_is_dead_and_no_client_calls() {
     let (p, log) = hooked("");
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--notify"], &format!("{}; exit 4", gate.wait()));

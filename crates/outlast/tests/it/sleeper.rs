@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::process::{Child, Command, Stdio};
 
-/// A child of the test that sleeps until somebody ends it.
+/// A child of the test that sleeps until it is killed.
 pub(crate) struct Sleeper(Child);
 
 impl Sleeper {

@@ -1,4 +1,4 @@
-//! Another user of the machine gets nothing: not by reading, not over a socket, not when somebody has opened the doors by hand.
+//! Another user of the machine gets nothing: neither from files nor over a socket, also if permissions were opened by hand.
 
 use crate::support::*;
 use outlast_testkit::machine::{as_stranger, skipped};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// What somebody at a socket answers to a message that makes no sense, which whoever is let in is told.
+/// The answer at a socket to an invalid message. Only a client that is let in gets one.
 fn answer(socket: &str) -> std::io::Result<Vec<u8>> {
     let mut to = UnixStream::connect(socket)?;
     to.set_read_timeout(Some(PATIENCE))?;

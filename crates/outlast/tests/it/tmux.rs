@@ -1,11 +1,11 @@
-//! A real terminal with somebody at it: the program inside a tmux of the test's own.
+//! A real terminal with a user: the program inside a tmux server of the test.
 
 use crate::support::*;
 use outlast_testkit::machine;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// One window of a server that nobody else knows.
+/// One window of a server that only this test uses.
 pub(crate) struct Tmux {
     socket: PathBuf,
     server: u32,

@@ -124,7 +124,7 @@ fn a_terminal_is_typed_into_and_left_again() {
     tmux.presses(&["C-\\"]);
     tmux.shows("its log again", |s| s.contains("following") && s.contains("got hello"));
     assert_eq!(p.json(["poll", &id])["status"], "running");
-    // One that ends gives the terminal back, and the next key is for whoever has it.
+    // When the process ends, the terminal is given back, and the next key is for `top`.
     tmux.types("i");
     tmux.sees("Ctrl-\\ leaves");
     tmux.types("over");
@@ -337,7 +337,7 @@ fn a_stop_is_not_lost_by_leaving_at_once() {
 }
 
 #[test]
-fn whoever_looks_on_silences_nobody() {
+fn a_viewer_settles_no_notice() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let theirs = ended(&p, "s", "echo out of theirs");
@@ -346,7 +346,7 @@ fn whoever_looks_on_silences_nobody() {
     let stopped = p.run_with(&["--notify", "--session", "s"], &gate.wait());
     let looked_at = [(&theirs, "out of theirs"), (&own, "out of own")];
     for (args, looked_at) in [(&["top", "--all"][..], &looked_at[..]), (&["top", "--all", "--session", "s"], &looked_at[..1])] {
-        let Some(tmux) = Tmux::calls("whoever_looks_on_silences_nobody", &p, SMALL, args) else { return };
+        let Some(tmux) = Tmux::calls("a_viewer_settles_no_notice", &p, SMALL, args) else { return };
         tmux.sees(&theirs[5..11]);
         for (id, text) in looked_at {
             tmux.types(&format!("/{id}"));
@@ -365,7 +365,7 @@ fn whoever_looks_on_silences_nobody() {
         tmux.presses(&["C-c"]);
         assert_eq!(tmux.left(), 0);
     }
-    let Some(tmux) = Tmux::calls("whoever_looks_on_silences_nobody", &p, SMALL, &["top"]) else { return };
+    let Some(tmux) = Tmux::calls("a_viewer_settles_no_notice", &p, SMALL, &["top"]) else { return };
     tmux.sees(&stopped[5..11]);
     tmux.presses(&["C-k"]);
     tmux.sees(&format!("Stop {stopped}?"));

@@ -1,4 +1,4 @@
-//! `until`: a barrier outlives whoever waits at it.
+//! `until`: a barrier outlives its waiters.
 
 use crate::gate::Gate;
 use crate::support::*;
@@ -31,7 +31,7 @@ fn barriers(p: &Product, session: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_barrier_that_nobody_waits_at_any_more_is_told_when_it_opens() {
+fn a_barrier_without_a_waiter_causes_a_notice_when_it_opens() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--session", "s"], &gate.wait());
@@ -54,7 +54,7 @@ fn a_barrier_that_nobody_waits_at_any_more_is_told_when_it_opens() {
 }
 
 #[test]
-fn whoever_waits_at_a_barrier_is_answered_before_anybody_else_is_told() {
+fn the_waiter_of_a_barrier_is_answered_before_a_notice_is_delivered() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--session", "s"], &gate.wait());
@@ -75,7 +75,7 @@ fn whoever_waits_at_a_barrier_is_answered_before_anybody_else_is_told() {
         assert_eq!(taken(), json!([]), "over: {over}");
         eventually("that it is consumed", || history(&p, &[]).iter().all(|told| told["state"] == "consumed").then_some(()));
     }
-    // Whoever dies there leaves it to be told, and at once.
+    // If the waiter dies there, the notice is delivered at once.
     p.points().arm("barrier.opened").unwrap();
     let mut waiter = p.command(["until", "--session", "s", &id]).stdout(Stdio::null()).spawn().unwrap();
     eventually("the notice", || p.points().held("barrier.opened"));
@@ -96,7 +96,7 @@ fn a_conversation_has_one_barrier_and_can_take_it_away() {
     let names = |session| barriers(&p, session).iter().map(|b| b["barrier"].clone()).collect::<Vec<_>>();
     assert_eq!(names("s"), [second["barrier"].clone()]);
     assert!(names("other").is_empty());
-    // Whoever waits at one that is taken away is told so.
+    // The waiter of a barrier that is removed learns that.
     let waiter = p.command(["until", "--json", "--for", "3h", "--session", "s"]).stdout(Stdio::piped()).spawn().unwrap();
     eventually("the third", || (names("s") != [second["barrier"].clone()]).then_some(()));
     assert_eq!(p.json(["until", "--clear", "--session", "s"])["barriers"][0]["status"], "cleared");
@@ -151,7 +151,7 @@ fn an_interrupt_ends_the_wait_and_leaves_the_barrier() {
 }
 
 #[test]
-fn somebody_elses_process_is_none_to_a_conversation() {
+fn a_process_of_another_session_does_not_exist_for_a_session() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run_with(&["--session", "s"], &gate.wait());

@@ -1,4 +1,4 @@
-//! `view close`: whoever looks on leaves, and the process goes on.
+//! `view close`: the view ends, and the process keeps running.
 
 use crate::gate::{Gate, until_printed};
 use crate::support::*;
@@ -18,7 +18,7 @@ fn close(p: &Product, id: &str) -> Value {
 }
 
 #[test]
-fn case_187_a_view_is_closed_and_the_process_goes_on() {
+fn case_187_a_view_is_closed_and_the_process_keeps_running() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     for pty in [&[][..], &["--pty"]] {

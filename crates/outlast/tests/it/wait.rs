@@ -112,7 +112,7 @@ fn case_099_a_timeout_of_zero_or_less_is_an_error() {
 }
 
 #[test]
-fn a_wait_goes_on_through_the_death_of_the_engine() {
+fn a_wait_survives_the_death_of_the_engine() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run(&format!("{}; exit 7", gate.wait()));

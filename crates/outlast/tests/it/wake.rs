@@ -42,7 +42,7 @@ fn states(p: &Product) -> Vec<String> {
 }
 
 #[test]
-fn what_a_wake_has_told_is_told_to_nobody_again() {
+fn what_a_wake_has_delivered_is_not_delivered_again() {
     let (p, log) = waking("true", "");
     let id = p.run_with(&["--notify", "--session", "agent:1"], "exit 3");
     let heard = told(&log, 1);
@@ -65,20 +65,20 @@ fn what_the_agent_has_seen_by_itself_does_not_wake_it() {
         (0..3).map(|_| p.run_with(&["--notify", "--session", "agent:1"], &format!("{}; echo out", gate.wait()))).collect();
     (0..3).for_each(|_| gate.open());
     let own = |args: &[&str]| Answer::from(p.command(args).env("OUTLAST_SESSION", "agent:1").output().unwrap());
-    // Ended, and told to nobody yet: the hook gathers for a while.
+    // It has ended, and no notice was delivered yet: the hook gathers for a while.
     own(&["wait", &seen[0]]).good();
     for id in &seen[1..] {
         eventually("its end", || (p.json(["poll", id])["status"] == "exited").then_some(()));
     }
     own(&["log", &seen[1]]).good();
-    assert_eq!(p.json(["events", "next", "--session", "agent:1"])["notices"][0]["event"]["session_id"], seen[2], "somebody else tells it");
+    assert_eq!(p.json(["events", "next", "--session", "agent:1"])["notices"][0]["event"]["session_id"], seen[2], "another taker gets it");
     post(&p, "agent:1", 7);
     let heard = told(&log, 1);
     assert_eq!((heard.len(), &heard[0]["event"]["n"]), (1, &json!(7)), "{heard:?}");
 }
 
 #[test]
-fn a_wake_that_fails_leaves_the_notice_to_whoever_asks_and_is_not_tried_once_they_were_told() {
+fn a_wake_that_fails_leaves_the_notice_to_takers_and_is_not_retried_after_delivery() {
     let (p, log) = waking("exit 1", "retry_seconds = [2]\n");
     post(&p, "agent:1", 1);
     told(&log, 1);
@@ -93,7 +93,7 @@ fn a_wake_that_fails_leaves_the_notice_to_whoever_asks_and_is_not_tried_once_the
 }
 
 #[test]
-fn while_a_wake_tells_it_nobody_else_is_given_it() {
+fn while_a_wake_delivers_it_no_other_taker_gets_it() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let log = p.work().join("told");
@@ -119,7 +119,7 @@ fn an_engine_killed_between_the_call_and_its_settlement_tells_it_again_as_a_repe
         let engine = eventually(&format!("the engine at {point}"), || p.points().held(point));
         kill_and_wait(engine).unwrap();
         p.points().release(point).unwrap();
-        // The next engine, whoever calls it.
+        // The next engine.
         p.engine();
         let want = if point == "delivery.wakes" { 1 } else { 2 };
         let heard = told(&log, want);

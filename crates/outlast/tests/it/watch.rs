@@ -16,7 +16,7 @@ fn watched(p: &Product, session: &str, pattern: &str, line: &str) -> String {
     p.run_with(&["--watch", pattern, "--session", session], line)
 }
 
-/// Drains until there are so many events.
+/// Drains until there are this many events.
 fn drain_until(p: &Product, session: &str, n: usize) -> Vec<(Value, String)> {
     let mut all = Vec::new();
     eventually("enough notices", || {
@@ -44,7 +44,7 @@ fn case_014_119_120_the_first_line_is_told_and_what_does_not_occur_is_not() {
     );
     assert_eq!(*text, want);
     p.wait(&id);
-    // Nobody asked for its end.
+    // No notice of its end was asked for.
     assert_eq!((drained(&p, "s"), drained(&p, "t")), (vec![], vec![]));
     let shown = p.json(["poll", &id]);
     assert_eq!((&shown["watch_hit"], &shown["watch_patterns"]), (&json!(true), &json!(["ERROR"])), "{shown}");
@@ -219,7 +219,7 @@ fn a_match_while_no_engine_runs_is_told() {
     let id = watched(&p, "s", "hit", &format!("{}; echo hit; {}", gate.wait(), gate.wait()));
     p.kill_engine();
     gate.open();
-    // Nobody calls: the keeper starts an engine for its news.
+    // No client calls: the keeper starts an engine for the match.
     let told = eventually("the match", || {
         let told = drained(&p, "s");
         (!told.is_empty()).then_some(told)
@@ -232,7 +232,7 @@ fn a_match_while_no_engine_runs_is_told() {
 }
 
 #[test]
-fn case_145_185_a_goal_that_waits_for_a_match_goes_on_with_it() {
+fn case_145_185_a_goal_that_waits_for_a_match_continues_with_it() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = watched(&p, "s", "ready", &format!("{}; echo ready; {}", gate.wait(), gate.wait()));
@@ -300,7 +300,7 @@ fn a_goal_hears_of_a_match_that_was_the_last_to_be_told() {
     let said = waiter.wait_with_output().unwrap();
     let open: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert_eq!((&open["status"], &open["why"]), (&json!("open"), &json!("matched")), "{open}");
-    // Whoever comes later would wait for a match that never comes, if it were not for the end.
+    // A later waiter would wait for a match that never comes, so its barrier opens at the end.
     assert_eq!(p.json(["poll", &id])["watch_disabled"], true);
     assert_eq!(p.call(["until", &id, "--match", "--session", "s", "--timeout", "0.05"]).code, Some(124));
     gate.open();

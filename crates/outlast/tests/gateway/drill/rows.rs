@@ -333,12 +333,12 @@ fn agent_dies(agent: Agent) -> Facts {
     let scene = Scene::new(agent);
     scene.says("DIE");
     scene.bench.wait_for_prompts(2);
-    scene.facts_without_an_end("none: it goes on")
+    scene.facts_without_an_end("none: it keeps running")
 }
 
 fn agent_dies_again(agent: Agent) -> Facts {
     let scene = Scene::new(agent);
     scene.says("DIE, STUBBORN");
     scene.bench.wait_for_prompts(2);
-    scene.facts_without_an_end("none: it goes on")
+    scene.facts_without_an_end("none: it keeps running")
 }

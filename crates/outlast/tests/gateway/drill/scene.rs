@@ -343,7 +343,7 @@ impl Scene {
         std::mem::take(&mut self.facts)
     }
 
-    /// The facts of a row in which the gateway went on.
+    /// The facts of a row in which the gateway kept running.
     pub(super) fn facts_without_an_end(mut self, starter: &str) -> Facts {
         let shown = self.bench.until("the end of the work", is_settled);
         let turn = &shown.turns[0];

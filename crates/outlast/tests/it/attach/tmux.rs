@@ -34,7 +34,7 @@ impl<'a> Tmux<'a> {
         String::from_utf8(done.stdout).unwrap()
     }
 
-    /// A terminal in which something was on the screen before `attach`, and somebody is back in the shell afterwards.
+    /// A terminal with text on the screen before `attach`, and with the shell afterwards.
     fn attach(&self, name: &str, cols: u32, rows: u32, args: &str) {
         let line = format!("echo was here; {} attach {args}; echo came back; exec cat", env!("CARGO_BIN_EXE_outlast"));
         let (cols, rows) = (cols.to_string(), rows.to_string());
@@ -128,7 +128,7 @@ fn of_several_the_last_to_come_or_to_type_has_its_size() {
     tmux.sees("large", "SIZE 20 70");
     tmux.attach("watcher", 60, 15, &format!("--read-only {id}"));
     tmux.sees("watcher", "SIZE 20 70");
-    // Whoever types is looked at again after a second.
+    // The size of the terminal that types is sent again after a second.
     eventually("the size of who types", || {
         tmux.types("large", "a");
         tmux.screen("large").contains("SIZE 25 90").then_some(())
@@ -138,7 +138,7 @@ fn of_several_the_last_to_come_or_to_type_has_its_size() {
     tmux.sees("large", "SIZE 18 65");
     tmux.types("large", "C-\\");
     tmux.sees("large", "came back");
-    // Those that are left go on.
+    // The views that are left continue.
     tmux.types("small", "b");
     tmux.sees("watcher", "KEY b.");
     p.call(["view", "close", &id]).good();
@@ -165,7 +165,7 @@ fn the_screen_is_back_when_no_engine_can_be_had_any_more() {
     std::fs::rename(&aside, &home).unwrap();
     assert!(screen.contains("was here") && screen.contains("outlast: ") && !screen.contains("SIZE"), "{screen}");
     assert!(tmux.modes("one").starts_with("0 1 0 0 0"), "{}", tmux.modes("one"));
-    assert_eq!(p.json(["poll", &id])["status"], "running", "the process goes on");
+    assert_eq!(p.json(["poll", &id])["status"], "running", "the process keeps running");
 }
 
 #[test]

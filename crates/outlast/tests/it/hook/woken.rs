@@ -47,7 +47,7 @@ impl Agent {
                 let (status, body) = answer(&request);
                 let body = if body.is_null() { String::new() } else { body.to_string() };
                 let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
-                // Whoever asked may be gone.
+                // The client may be gone.
                 let _gone = (&stream).write_all(head.as_bytes());
             }
         });
@@ -133,7 +133,7 @@ fn opencode_is_told_in_its_own_session_and_what_is_there_is_not_told_again() {
     assert_eq!((&part["type"], &part["metadata"]), (&json!("text"), &json!({"outlast": [one["event"]["event_id"]]})));
     assert!(part["text"].as_str().unwrap().contains("number 1"), "{part}");
     assert_eq!((sent[0].header("content-type"), sent[0].header("authorization")), ("application/json", ""));
-    // Told, and nobody heard that it was: the next try finds it there.
+    // Delivered, but the answer was lost: the next try finds it there.
     call(&events(&[&one])).good();
     assert_eq!(agent.take("POST").len(), 0);
     call(&events(&[&one, &two])).good();
@@ -162,8 +162,8 @@ fn opencode_is_shown_its_password_and_believed_once_the_message_is_there() {
     let sent = agent.take("POST");
     // opencode:hush
     assert_eq!((sent.len(), sent[0].header("authorization")), (1, "Basic b3BlbmNvZGU6aHVzaA=="));
-    let nobody = p.call_with_input(["hook", "opencode", "--url", "http://127.0.0.1:9"], &events(&[&one]));
-    assert!(nobody.code == Some(1) && nobody.err.contains("opencode serve"), "{nobody:?}");
+    let unreachable = p.call_with_input(["hook", "opencode", "--url", "http://127.0.0.1:9"], &events(&[&one]));
+    assert!(unreachable.code == Some(1) && unreachable.err.contains("opencode serve"), "{unreachable:?}");
 }
 
 #[test]
@@ -302,11 +302,11 @@ fn what_hermes_started_over_mcp_is_told_in_the_session_that_started_it() {
     assert!(sent[0].json()["message"].as_str().unwrap().contains(&id), "{sent:?}");
     call(&[&notice]).good();
     assert_eq!(agent.take("POST").len(), 0, "told once");
-    // What nobody there has started is told by nobody there.
+    // A notice of a process that no session there has started is not delivered there.
     let other = call(&[&post(&p, "hermes:mcp", 1)]);
     assert!(other.code == Some(1) && other.err.contains("none of Hermes's sessions"), "{other:?}");
     assert_eq!(agent.take("POST").len(), 0);
-    // A session that cannot be shown keeps nobody from being told in another.
+    // A session that cannot be read does not prevent delivery in another.
     let agent = two_sessions(&id, "gone");
     p.call_with_input(["hook", "hermes", "--url", &agent.url()], &events(&[&notice])).good();
     assert_eq!(agent.take("POST").len(), 1);

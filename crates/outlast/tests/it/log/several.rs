@@ -43,7 +43,7 @@ fn following_several_loses_and_doubles_nothing_when_the_engine_is_killed() {
     let mut follower = follows(&p, &flags);
     let mut out = BufReader::new(follower.stdout.take().unwrap()).lines();
     let mut event = || out.next().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
-    // Each was seen to come before the engine is killed, and each goes on afterwards; the second engine is killed as well.
+    // Output of each was seen before the engine is killed, and each continues afterwards; the second engine is killed as well.
     let mut events: Vec<Value> = (0..3000).map(|_| event().unwrap()).collect();
     p.kill_engine();
     gates[0].open();
@@ -61,7 +61,7 @@ fn following_several_loses_and_doubles_nothing_when_the_engine_is_killed() {
 }
 
 #[test]
-fn whoever_leaves_can_come_back_behind_the_last_whole_line() {
+fn a_reader_that_leaves_can_continue_after_the_last_whole_line() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let ids = ["a", "b"].map(|name| p.run_with(&["--name", name], &format!("echo said; printf half; {0}; {0}", gate.wait())));

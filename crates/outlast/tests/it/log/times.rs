@@ -62,7 +62,7 @@ fn what_came_since_a_time_is_shown_from_the_beginning_of_its_line() {
 }
 
 #[test]
-fn a_pump_that_takes_over_goes_on_with_the_times() {
+fn a_pump_that_takes_over_continues_the_times() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = p.run(&format!("echo first; {}; sleep 1.2; echo second", gate.wait()));

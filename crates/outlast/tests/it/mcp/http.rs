@@ -176,11 +176,11 @@ fn other_origins_and_names_are_refused() {
         assert_eq!(status, 403, "{origin}: {said}");
     }
     assert_eq!(http.post(&[("Origin", "http://localhost:5173")], INITIALIZE.as_bytes()).0, 200);
-    assert!(p.processes().iter().all(|(_, line)| !line.contains("__engine")), "nobody was let near an engine");
+    assert!(p.processes().iter().all(|(_, line)| !line.contains("__engine")), "no request reached an engine");
 }
 
 #[test]
-fn nonsense_and_too_much_are_refused_and_the_server_goes_on() {
+fn nonsense_and_too_much_are_refused_and_the_server_keeps_running() {
     let p = product();
     let http = Http::start(&p);
     for (body, least) in [(&b"no JSON"[..], 400), (b"{}", 400), (b"[]", 400), (b"\xff\xfe", 400), (b"", 400)] {
@@ -215,7 +215,7 @@ fn both_eras_share_an_endpoint_and_conversations_are_kept_apart() {
     }
     assert_eq!(http.call("b", "list", json!({"conversation": "one"}))["structuredContent"]["processes"], json!([]));
     gate.open();
-    // An answer that has arrived has told: once, whatever comes after.
+    // An answer that has arrived counts as the delivery: there is no second one.
     let told = http.call("a", "notices", json!({"wait_seconds": 60, "conversation": "one"}));
     assert_eq!(told["structuredContent"]["notices"][0]["event"]["session_id"], id, "{told}");
     eventually("it is settled", || {
@@ -245,7 +245,7 @@ fn a_session_of_the_old_era_is_told_once() {
     let told = call(3, "notices", json!({"wait_seconds": 60}));
     assert_eq!(told["structuredContent"]["notices"][0]["event"]["session_id"], run["structuredContent"]["process"], "{told}");
     eventually("it is settled", || (p.json(["events", "history"])["notices"][0]["state"] == "delivered").then_some(()));
-    // What a call shows itself is told by nobody.
+    // An end that a call itself shows causes no notice.
     assert_eq!(call(4, "run", json!({"command": "exit 4"}))["structuredContent"]["exit_code"], 4);
     eventually("it is forgotten", || (p.json(["list", "--all"])["processes"].as_array().unwrap().len() == 1).then_some(()));
     assert_eq!(call(5, "notices", json!({}))["structuredContent"]["notices"], json!([]));

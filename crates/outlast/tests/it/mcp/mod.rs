@@ -148,7 +148,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Whoever failed a test must not leave it.
+        // A failed test must not leave the child.
         let _over = self.child.kill();
         let _over = self.child.wait();
     }

@@ -32,7 +32,7 @@ fn a_task_can_be_resolved_after_any_crash() {
         (&json!(4), &json!("out")),
         "{over}"
     );
-    // It may be asked for again, and whoever has it need not be told.
+    // The result may be requested again, and no notice is delivered to its client.
     assert_eq!(agent.ask("tasks/get", json!({"taskId": id}))["status"], "completed");
     assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
     agent.leave();
@@ -77,7 +77,7 @@ fn the_result_of_a_task_carries_what_is_due() {
 }
 
 #[test]
-fn an_update_of_a_task_shows_nothing_and_silences_nobody() {
+fn an_update_of_a_task_shows_nothing_and_settles_no_notice() {
     let p = product();
     let session = format!("mcp:a:{}", p.work().display());
     let id = crate::told::ended(&p, &session, "exit 3");
@@ -99,7 +99,7 @@ fn a_call_that_names_its_conversation_is_answered_without_a_task() {
 }
 
 #[test]
-fn what_ends_in_time_is_no_task_and_neither_is_what_nobody_waits_for() {
+fn a_command_that_ends_in_time_or_has_no_waiter_is_no_task() {
     let p = product();
     let mut agent = Agent::new(&p, "a", &[], with_tasks());
     let done = agent.call("run", json!({"command": "echo x"}));
@@ -137,7 +137,7 @@ fn a_cancelled_task_is_stopped_and_says_so() {
     assert_eq!(said["status"], "cancelled", "{said}");
     // Cancelled twice is cancelled.
     agent.ask("tasks/cancel", json!({"taskId": id}));
-    // Nobody else's, and none that never was.
+    // Neither a task of another client nor one that never existed.
     let mut other = Agent::new(&p, "b", &[], with_tasks());
     for unknown in [id.as_str(), "proc_000000000000", "nonsense", ""] {
         assert_eq!(other.refused("tasks/get", json!({"taskId": unknown}))["code"], -32602, "{unknown}");

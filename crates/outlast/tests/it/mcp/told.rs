@@ -1,4 +1,4 @@
-//! Ends are told once, whoever is killed.
+//! Ends are delivered once, also if client, server or engine is killed.
 
 use super::*;
 use crate::gate::Gate;
@@ -250,7 +250,7 @@ fn a_failed_start_in_an_answer_that_never_arrived_is_told() {
     let mut agent = Agent::old(&p, "a", &[]);
     let told = agent.tool("notices", json!({"wait_seconds": 60}));
     assert_eq!(told["notices"][0]["event"]["completion_reason"], "failed_start", "{told}");
-    // One that arrived is told by nobody else, and not beside itself.
+    // An answer that arrived is the only report: no notice is delivered.
     let said = agent.call("run", json!({"command": ["/does/not/exist"]}));
     assert_eq!((&said["isError"], notices(&said).len()), (&json!(true), 0), "{said}");
     agent.leave();
@@ -273,7 +273,7 @@ fn an_end_whose_wait_is_cancelled_while_it_is_answered_is_told_at_once() {
     let waiting = agent.send("tools/call", json!({"name": "wait", "arguments": {"process": id}}));
     eventually("the end is about to be answered", || p.points().held("answer.ready"));
     agent.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}}));
-    eventually("the engine knows that nobody waits", || p.points().held("answer.cancelled"));
+    eventually("the engine knows that the wait was cancelled", || p.points().held("answer.cancelled"));
     p.points().release("answer.ready").unwrap();
     eventually("it would be held now", || p.points().held("answer.held"));
     p.points().release("answer.held").unwrap();
@@ -282,7 +282,7 @@ fn an_end_whose_wait_is_cancelled_while_it_is_answered_is_told_at_once() {
     agent.leave();
 }
 
-/// The event of a notice that comes before what somebody else is telling would come free by itself, which takes a minute.
+/// The event of a notice that arrives before the lease of another taker would end, which takes a minute.
 fn told_soon(agent: &mut Agent) -> Value {
     let asked = std::time::Instant::now();
     let told = agent.tool("notices", json!({"wait_seconds": 120}));
@@ -311,7 +311,7 @@ fn a_notice_in_an_answer_that_never_arrived_is_told_to_the_next_at_once() {
 }
 
 #[test]
-fn an_answer_that_arrived_is_told_by_nobody_else() {
+fn an_answer_that_arrived_causes_no_notice() {
     let p = product();
     for _ in 0..5 {
         let mut agent = Agent::old(&p, "a", &[]);
@@ -326,7 +326,7 @@ fn an_answer_that_arrived_is_told_by_nobody_else() {
 }
 
 #[test]
-fn an_engine_killed_while_somebody_waits_changes_nothing() {
+fn an_engine_killed_during_a_wait_changes_nothing() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let mut agent = Agent::old(&p, "a", &[]);

@@ -25,7 +25,7 @@ fn a_client_gets_the_tools_it_knows_or_those_it_was_given() {
         assert_eq!(names(&mut agent), want, "{name} {args:?}");
         agent.leave();
     }
-    assert!(p.processes().is_empty(), "nobody asked for an engine");
+    assert!(p.processes().is_empty(), "no engine was needed");
 }
 
 #[test]
@@ -217,14 +217,14 @@ fn a_cancelled_call_ends_the_wait_and_not_the_process() {
     let polled = agent.tool("list", json!({}));
     assert_eq!(polled["processes"][0]["status"], "running", "{polled}");
     gate.open();
-    // Nobody waits, so it is told.
+    // No client waits, so a notice is delivered.
     let told = agent.tool("notices", json!({"wait_seconds": 60}));
     assert_eq!(told["notices"][0]["event"]["session_id"], json!(id), "{told}");
     agent.leave();
 }
 
 #[test]
-fn nonsense_is_refused_and_the_server_goes_on() {
+fn nonsense_is_refused_and_the_server_keeps_running() {
     let p = product();
     let mut agent = Agent::old(&p, "a", &[]);
     agent.write(b"this is no JSON\n{\"jsonrpc\": \"2.0\"}\n\xff\xfe\n\n");
@@ -282,7 +282,7 @@ fn resources_show_processes_and_say_when_they_change() {
 }
 
 #[test]
-fn who_looks_at_a_resource_silences_nobody() {
+fn reading_a_resource_settles_no_notice() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let mut agent = Agent::old(&p, "a", &[]);

@@ -25,7 +25,7 @@ fn tree(of: u32) -> Vec<u32> {
 fn who_kills_a_server_with_all_its_children_harms_no_command() {
     let p = product();
     let gate = Gate::new(&p, "gate");
-    // Nobody has started an engine before.
+    // No engine was started before.
     let mut agent = Agent::old(&p, "a", &[]);
     let begun = agent.tool("run", json!({"command": format!("{}; echo through; exit 9", gate.wait()), "wait_seconds": 0}));
     assert_eq!(begun["status"], "running", "{begun}");

@@ -53,7 +53,7 @@ fn long_output_is_cut_and_the_rest_can_be_read() {
     let (notice, tail) = rest.split_once("]\n\n").unwrap();
     assert!((19_000..=20_000).contains(&head.len()) && (29_000..=30_000).contains(&tail.len()), "{} {}", head.len(), tail.len());
     assert!(notice.contains("of 588895 bytes"), "{notice}");
-    // It goes on where the notice says.
+    // The log continues at the line that the notice names.
     let line: u64 = head.lines().count() as u64;
     assert!(notice.contains(&format!("offset={line})")), "{notice}");
     let page = process(&p, json!({"action": "log", "session_id": said["session_id"], "offset": line, "limit": 2}));
@@ -80,7 +80,7 @@ fn no_answer_is_longer_than_100000_characters() {
 }
 
 #[test]
-fn at_its_limit_a_foreground_command_goes_on_in_the_background() {
+fn at_its_limit_a_foreground_command_continues_in_the_background() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let said = terminal(&p, json!({"command": format!("echo begun; {}; echo done; exit 4", gate.wait()), "timeout": "1"}));
@@ -94,13 +94,13 @@ fn at_its_limit_a_foreground_command_goes_on_in_the_background() {
     gate.open();
     let ended = process(&p, json!({"action": "wait", "session_id": id}));
     assert_eq!((&ended["exit_code"], &ended["output"]), (&json!(4), &json!("begun\ndone\n")), "{ended}");
-    // Where nobody can be told, it says so.
+    // If the agent cannot be notified, the answer says so.
     let said = call_with(&p, &["--no-notify"], "terminal", json!({"command": gate.wait(), "timeout": 1}));
     let both = ["notify_unsupported", "note"].map(|field| said[field].as_str().unwrap().to_owned());
     assert!(both.iter().all(|text| text.contains("poll")), "{said}");
 }
 
-/// Goes on, however the test ends.
+/// A stopped process. It is continued when this is dropped.
 struct Stopped(rustix::process::Pid);
 
 impl Stopped {
@@ -113,7 +113,7 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It is a child that nobody has waited for, so the number is its own.
+        // It is a child that was not reaped, so the pid is its own.
         let _over = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
     }
 }
@@ -129,7 +129,7 @@ fn an_end_right_after_the_limit_is_answered_and_not_promised() {
     eventually("the wait", || p.points().held("wait.begun"));
     p.points().release("wait.begun").unwrap();
     let id = the_running_one(&p);
-    // The caller stands still while its time runs out, and finds the command over when it goes on.
+    // The caller is stopped while its time runs out. When it continues, the command has ended.
     let stopped = Stopped::stop(&call);
     std::thread::sleep(limit);
     gate.open();
@@ -176,7 +176,7 @@ fn an_end_right_after_an_interrupt_stands() {
     eventually("the wait", || p.points().held("wait.begun"));
     p.points().release("wait.begun").unwrap();
     let id = the_running_one(&p);
-    // The caller stands still while its wait is interrupted, and finds the command over when it goes on.
+    // The caller is stopped while its wait is interrupted. When it continues, the command has ended.
     let stopped = Stopped::stop(&call);
     eventually("a wait to interrupt", || (p.json(["interrupt", "--session", "talk"])["count"] == 1).then_some(()));
     gate.open();
@@ -186,7 +186,7 @@ fn an_end_right_after_an_interrupt_stands() {
 }
 
 #[test]
-fn a_foreground_command_goes_on_when_its_caller_is_killed() {
+fn a_foreground_command_keeps_running_when_its_caller_is_killed() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let mut call = under_way(&p, &[], &json!({"command": format!("{}; echo late; exit 6", gate.wait())}));

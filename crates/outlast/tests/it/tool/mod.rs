@@ -46,7 +46,7 @@ fn the_running_one(p: &Product) -> String {
 }
 
 #[test]
-fn case_079_an_unknown_id_is_not_found_whatever_the_action() {
+fn case_079_an_unknown_id_is_not_found_by_any_action() {
     let p = product();
     for action in ["poll", "log", "wait", "kill", "write", "submit", "close"] {
         let said = process(&p, json!({"action": action, "session_id": "proc_ffffffffffff"}));
@@ -207,7 +207,7 @@ fn case_228_what_is_asked_for_in_a_wrong_way() {
 }
 
 #[test]
-fn case_230_231_secrets_are_masked_in_whatever_the_tools_show() {
+fn case_230_231_secrets_are_masked_in_everything_the_tools_show() {
     let token = ["gh", "p_", &"a1B2".repeat(9)].concat();
     let p = product().with_env("MY_OPAQUE_TOKEN", "swordfish-and-more");
     let id = started(&p, json!({"command": "printenv"}));
@@ -301,7 +301,7 @@ fn case_242_245_terminals() {
 }
 
 #[test]
-fn case_243_a_script_runs_in_the_foreground_whatever_it_asks_for() {
+fn case_243_a_script_runs_in_the_foreground_also_if_it_asks_for_the_background() {
     let p = product();
     let call = json!({"command": "test -t 1 || echo here", "background": true, "pty": true, "notify_on_complete": true, "watch_patterns": ["here"]});
     assert_eq!(call_with(&p, &["--code-execution"], "terminal", call), json!({"output": "here", "exit_code": 0, "error": null}));

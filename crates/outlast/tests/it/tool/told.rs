@@ -86,16 +86,16 @@ fn given(p: &Product, wait: &str) -> Vec<(Value, bool)> {
 }
 
 #[test]
-fn a_foreground_command_that_is_over_before_anybody_waits_is_answered_and_not_told() {
+fn a_foreground_command_that_ends_before_the_wait_is_answered_without_a_notice() {
     let p = product().with_env("OUTLAST_SESSION", "talk");
     for killed in [false, true] {
         p.points().arm("run.before_answer").unwrap();
         let mut call = under_way(&p, &[], &json!({"command": "true"}));
         eventually("the start", || p.points().held("run.before_answer"));
         let told = eventually("the notice", || p.json(["events", "history", "--state", "leased"])["notices"].get(0).cloned());
-        assert_eq!(given(&p, "0"), [], "it is kept for whoever waits");
+        assert_eq!(given(&p, "0"), [], "it is kept for the waiter");
         if killed {
-            // Nobody comes: it is told, and is no repeat.
+            // The waiter is gone: the notice is delivered, and is no repeat.
             call.kill().unwrap();
             call.wait().unwrap();
             assert_eq!(given(&p, "20"), [(told["event"]["session_id"].clone(), false)]);
