@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// A living process that may be taken in.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct LivingProcess {
     pub(crate) of: Incarnation,
     pub(crate) id: Option<ProcessId>,
     pub(crate) spec: Spec,
@@ -20,7 +20,7 @@ pub(crate) struct Found {
 
 /// An entry of a checkpoint, with the contract's defaults for what is missing.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct CheckpointEntry {
     pub(crate) id: Option<ProcessId>,
     pub(crate) pid: u32,
     pub(crate) start: Option<u64>,
@@ -35,13 +35,13 @@ pub(crate) struct Entry {
 }
 
 /// Takes a checkpoint apart. One bad entry does not spoil the others.
-pub(crate) fn parse(text: &str) -> Result<Vec<Result<Entry, String>>, String> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Result<CheckpointEntry, String>>, String> {
     let whole: Value = serde_json::from_str(text).map_err(|e| format!("the checkpoint is not JSON: {e}"))?;
     let Value::Array(entries) = whole else { return Err("the checkpoint is not a list".into()) };
     Ok(entries.iter().enumerate().map(|(n, e)| entry(e).map_err(|why| format!("entry {n}: {why}"))).collect())
 }
 
-fn entry(value: &Value) -> Result<Entry, String> {
+fn entry(value: &Value) -> Result<CheckpointEntry, String> {
     let Value::Object(fields) = value else { return Err("it is not an object".into()) };
     let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|s| !s.is_empty()).map(str::to_owned);
     let pid = fields.get("pid").and_then(Value::as_u64).and_then(|p| u32::try_from(p).ok()).ok_or("it has no pid")?;
@@ -59,7 +59,7 @@ fn entry(value: &Value) -> Result<Entry, String> {
         message_id: text("watcher_message_id"),
     };
     let notify = fields.get("notify_on_complete") == Some(&Value::Bool(true));
-    Ok(Entry {
+    Ok(CheckpointEntry {
         id: id.and_then(|s| s.parse().ok()),
         pid,
         start: fields.get("host_start_time").and_then(Value::as_u64),
@@ -73,7 +73,7 @@ fn entry(value: &Value) -> Result<Entry, String> {
 }
 
 /// The living process of a checkpoint's entry, if it is that one.
-pub(crate) fn from_entry(entry: Entry, bin: &Path, now: Time) -> Result<Found, String> {
+pub(crate) fn from_entry(entry: CheckpointEntry, bin: &Path, now: Time) -> Result<LivingProcess, String> {
     let of = alive(entry.pid, bin)?;
     if entry.start.is_some_and(|start| start != of.start_ticks) {
         return Err(format!("pid {} is another process by now", entry.pid));
@@ -82,11 +82,11 @@ pub(crate) fn from_entry(entry: Entry, bin: &Path, now: Time) -> Result<Found, S
     let spec = Spec::shell(entry.command).owned_by(entry.owner).telling(entry.tell);
     let unwatched = "its output cannot be read, so lines that were watched for are not reported";
     let warnings = entry.watched.then(|| unwatched.to_owned()).into_iter().collect();
-    Ok(Found { of, id: entry.id, spec, cwd, started_at: entry.started_at.unwrap_or(now), warnings })
+    Ok(LivingProcess { of, id: entry.id, spec, cwd, started_at: entry.started_at.unwrap_or(now), warnings })
 }
 
 /// The living process with this pid.
-pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<Found, String> {
+pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<LivingProcess, String> {
     let of = alive(pid, bin)?;
     if std::fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
         return Err(format!("pid {pid} is the kernel's own"));
@@ -98,7 +98,7 @@ pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<
         line => line.split(|&b| b == 0).map(|a| OsText::from(a.to_vec())).collect(),
     };
     let (spec, started_at) = (Spec::argv(args).owned_by(owner), started(&of, now).unwrap_or(now));
-    Ok(Found { of, id: None, spec, cwd: cwd_of(pid), started_at, warnings: Vec::new() })
+    Ok(LivingProcess { of, id: None, spec, cwd: cwd_of(pid), started_at, warnings: Vec::new() })
 }
 
 fn cwd_of(pid: u32) -> OsText {

@@ -9,7 +9,7 @@ use crate::disk::AGAIN;
 use crate::facts::Facts;
 use crate::handle::TableHandle;
 use crate::index::IndexError;
-use crate::notices::{self, Barrier, Outbox, Target, barrier as rows};
+use crate::notices::{self, Barrier, BarrierTarget, Outbox, barrier as rows};
 use crate::os::ProcessHandle;
 use crate::points::point;
 use outlast_core::{Incarnation, Owner};
@@ -64,16 +64,16 @@ impl Barriers {
 }
 
 /// Sets a barrier. A conversation has one: the same again is the same, and another takes the place of the one there was.
-pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: Target, id: String) -> Result<Barrier, IndexError> {
+pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: BarrierTarget, id: String) -> Result<Barrier, IndexError> {
     let barrier = Barrier { id, owner: owner.clone(), target, created_at: barriers.clock.now(), opened: String::new(), hits: None };
     let work = move |db: &Connection| {
         notices::speaks(db, &barrier.owner)?;
         // Counted with the same write, so that each match is told before it or after it.
         let hits = match &barrier.target {
-            Target::Process { id, or_match: true, .. } => {
+            BarrierTarget::Process { id, or_match: true, .. } => {
                 id.parse().ok().map(|id| notices::watched(db, id)).transpose()?.map(|(hits, _)| hits)
             }
-            Target::Process { .. } | Target::Pid { .. } | Target::Time { .. } => None,
+            BarrierTarget::Process { .. } | BarrierTarget::Pid { .. } | BarrierTarget::Time { .. } => None,
         };
         rows::put(db, &Barrier { hits, ..barrier })
     };
@@ -134,7 +134,7 @@ fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
 async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
     match &barrier.target {
         // The process of another session does not exist for the barrier's owner.
-        Target::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner).await {
+        BarrierTarget::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one takes it up.
             Err(_) => std::future::pending().await,
@@ -153,7 +153,7 @@ async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
                 }
             }
         },
-        Target::Pid { pid, start_ticks, boot } => {
+        BarrierTarget::Pid { pid, start_ticks, boot } => {
             let boot = u128::from_str_radix(boot, 16).unwrap_or(0);
             let of = Incarnation { pid: *pid, start_ticks: *start_ticks, boot };
             while let Ok(life) = ProcessHandle::of(&of) {
@@ -165,7 +165,7 @@ async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
             }
             "pid_gone"
         }
-        Target::Time { at_us } => loop {
+        BarrierTarget::Time { at_us } => loop {
             let left = at_us - barriers.clock.now().micros();
             if left <= 0 {
                 return "time";

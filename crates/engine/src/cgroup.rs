@@ -16,7 +16,7 @@ const LAST_KEEPERS: Duration = Duration::from_secs(10);
 
 /// A place of our own in the hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CgroupDir {
     /// The directory in which leaves are made.
     pub(crate) dir: PathBuf,
     /// Whether the directory is removed by us when it is empty; a scope is removed by systemd.
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 
 /// Where the v2 hierarchy is mounted, and where this process is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Here {
+struct OwnCgroup {
     mount: PathBuf,
     path: String,
 }
@@ -36,9 +36,9 @@ pub(crate) const SWITCHED_OFF: &str =
 
 /// Where the engine is in the cgroup hierarchy.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct CgroupAtStart {
     /// The cgroup that the engine made for itself, if it could.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<CgroupDir>,
     /// Why it has none, in a sentence.
     pub(crate) degraded: Option<String>,
     /// Whether the engine stays in the login session on purpose, because processes are likelier to survive there. No reason for a warning.
@@ -48,21 +48,21 @@ pub(crate) struct Left {
 }
 
 /// Leaves the starter's cgroup, unless processes are likelier to survive in it.
-pub(crate) async fn leave(tag: &str, user: &str) -> Left {
+pub(crate) async fn leave(tag: &str, user: &str) -> CgroupAtStart {
     let logout = match own_path().filter(|_| !rustix::process::geteuid().is_root() && has_systemd()) {
         Some(path) => Some(Logout::find(&path, user).await),
         None => None,
     };
     if logout.is_some_and(Logout::should_stay) {
         let stays = "the engine stays in the login session, which a logout leaves alone (below the user manager it would end with the last one): processes have no cgroup of their own";
-        return Left { degraded: Some(stays.into()), stays_in_session: true, ..Left::default() };
+        return CgroupAtStart { degraded: Some(stays.into()), stays_in_session: true, ..CgroupAtStart::default() };
     }
     let (place, degraded) = match leave_for(tag).await {
         Ok(place) => (Some(place), None),
         Err(why) => (None, Some(why)),
     };
     let is_below_user_manager = own_path().is_some_and(|path| logout::is_below_user_manager(&path));
-    Left { place, degraded, stays_in_session: false, logout: logout.and_then(|logout| logout.danger(is_below_user_manager)) }
+    CgroupAtStart { place, degraded, stays_in_session: false, logout: logout.and_then(|logout| logout.danger(is_below_user_manager)) }
 }
 
 fn has_systemd() -> bool {
@@ -70,9 +70,9 @@ fn has_systemd() -> bool {
 }
 
 /// Moves to a cgroup of our own. An error says in a sentence why not, and what that means.
-async fn leave_for(tag: &str) -> Result<Place, String> {
+async fn leave_for(tag: &str) -> Result<CgroupDir, String> {
     let meaning = "what stops the starter's whole control group (a service manager, the end of a container) may stop processes too";
-    let here = Here::find().ok_or_else(|| format!("no cgroup v2 hierarchy was found: {meaning}"))?;
+    let here = OwnCgroup::find().ok_or_else(|| format!("no cgroup v2 hierarchy was found: {meaning}"))?;
     let name = format!("outlast-{tag}");
     if here.path.split('/').any(|part| part == name || part.starts_with(&format!("{name}-"))) {
         // An engine that was started by a keeper is there already.
@@ -106,7 +106,7 @@ pub(crate) fn ends_with_namespace() -> bool {
     std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() != FIRST_PID_NAMESPACE)
 }
 
-impl Here {
+impl OwnCgroup {
     fn find() -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
         let mount = mounts.lines().find_map(|line| {
@@ -129,11 +129,11 @@ impl Here {
     }
 
     /// The place called `name`, or a scope of it, that we are in.
-    fn place_of(&self, name: &str) -> Option<Place> {
+    fn place_of(&self, name: &str) -> Option<CgroupDir> {
         let scope = format!("{name}-");
         self.ancestors().into_iter().find_map(|dir| {
             let last = dir.file_name()?.to_str()?;
-            (last == name || last.starts_with(&scope)).then(|| Place { ours: last == name, dir: dir.clone() })
+            (last == name || last.starts_with(&scope)).then(|| CgroupDir { ours: last == name, dir: dir.clone() })
         })
     }
 }
@@ -144,7 +144,7 @@ fn own_path() -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
 }
 
-fn migrate(dir: &Path) -> io::Result<Place> {
+fn migrate(dir: &Path) -> io::Result<CgroupDir> {
     make(dir)?;
     let moved = move_into(&dir.join("engine"));
     if let Err(e) = moved {
@@ -153,7 +153,7 @@ fn migrate(dir: &Path) -> io::Result<Place> {
         let _ = std::fs::remove_dir(dir);
         return Err(e);
     }
-    Ok(Place { dir: dir.to_owned(), ours: true })
+    Ok(CgroupDir { dir: dir.to_owned(), ours: true })
 }
 
 fn make(dir: &Path) -> io::Result<()> {
@@ -190,7 +190,7 @@ fn tail_of(dir: &Path) -> String {
 }
 
 /// Asks systemd for a scope of our own, which is what it calls a cgroup that it did not start.
-async fn scope(name: &str) -> Result<Place, String> {
+async fn scope(name: &str) -> Result<CgroupDir, String> {
     let uid = rustix::process::geteuid().as_raw();
     let bus = if uid == 0 { "/run/dbus/system_bus_socket".to_owned() } else { format!("/run/user/{uid}/bus") };
     if !Path::new(&bus).exists() {
@@ -215,7 +215,7 @@ async fn scope(name: &str) -> Result<Place, String> {
     // The answer is only that the job was queued.
     let moved = async {
         loop {
-            if let Some(here) = Here::find()
+            if let Some(here) = OwnCgroup::find()
                 && here.path.ends_with(&unit)
                 && let Some(dir) = here.ancestors().pop()
             {
@@ -226,10 +226,10 @@ async fn scope(name: &str) -> Result<Place, String> {
     };
     let dir = tokio::time::timeout(BUS_LIMIT, moved).await.map_err(|_| "the scope was made and we are not in it".to_owned())?;
     move_into(&dir.join("engine")).map_err(|e| format!("the scope is not ours to divide: {e}"))?;
-    Ok(Place { dir, ours: false })
+    Ok(CgroupDir { dir, ours: false })
 }
 
-impl Place {
+impl CgroupDir {
     /// Where a process's leaf is, if it has one.
     pub(crate) fn leaf(&self, id: ProcessId) -> PathBuf {
         self.dir.join(id.to_string())
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn ancestors_come_from_the_root_down() {
-        let here = Here { mount: "/sys/fs/cgroup".into(), path: "/a.slice/outlast-12345678/engine".into() };
+        let here = OwnCgroup { mount: "/sys/fs/cgroup".into(), path: "/a.slice/outlast-12345678/engine".into() };
         let all = here.ancestors();
         assert_eq!(all.first().unwrap(), Path::new("/sys/fs/cgroup"));
         assert_eq!(all.last().unwrap(), Path::new("/sys/fs/cgroup/a.slice/outlast-12345678/engine"));

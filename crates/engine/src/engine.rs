@@ -114,10 +114,10 @@ impl Engine {
         let mut degraded = Vec::new();
         let left = match (config.detach, config.cgroup) {
             (true, true) => cgroup::leave(&run_dir::tag(&home.root), &config.user.name).await,
-            (true, false) => cgroup::Left { degraded: Some(cgroup::SWITCHED_OFF.into()), ..cgroup::Left::default() },
-            (false, _) => cgroup::Left::default(),
+            (true, false) => cgroup::CgroupAtStart { degraded: Some(cgroup::SWITCHED_OFF.into()), ..cgroup::CgroupAtStart::default() },
+            (false, _) => cgroup::CgroupAtStart::default(),
         };
-        let cgroup::Left { place, degraded: left, stays_in_session, logout } = left;
+        let cgroup::CgroupAtStart { place, degraded: left, stays_in_session, logout } = left;
         degraded.extend(left.into_iter().chain(logout.clone()));
         let refused_call =
             outlast_store::calls::refused().map(|(call, error)| format!("the system call {} is refused here ({error})", call.name));

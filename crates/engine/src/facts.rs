@@ -69,7 +69,7 @@ impl Facts {
     }
 
     /// These facts and what was seen since.
-    pub(crate) fn with(&self, seen: &Seen) -> Self {
+    pub(crate) fn with(&self, seen: &FolderLook) -> Self {
         let mut next = self.clone();
         let from_meta = seen.meta.iter().flat_map(Snapshot::records);
         for record in from_meta.chain(seen.journal.iter().map(|(_, record)| record.clone())) {
@@ -96,7 +96,7 @@ impl Facts {
 
 /// What a look into a folder showed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FolderLook {
     /// `meta`, if it is there and whole.
     pub(crate) meta: Option<Snapshot>,
     /// Why it is not.
@@ -109,7 +109,7 @@ pub(crate) struct Seen {
     pub(crate) bytes: Option<u64>,
 }
 
-impl Seen {
+impl FolderLook {
     /// Looks. Blocks for as long as the disk takes.
     pub(crate) fn look(dir: &ProcessDir, cursor: u64) -> Self {
         let (meta, mut damage) = match Snapshot::read(dir) {

@@ -5,7 +5,7 @@
 //! Decision 157: docs/decisions/engine.md.
 
 use crate::link::Link;
-use crate::reach::{Away, Reach};
+use crate::reach::{NoKeeper, Reach};
 use crate::table::ProcessView;
 use outlast_core::ProcessId;
 use outlast_wire::v1::Error;
@@ -20,11 +20,11 @@ pub(crate) struct Feeds {
     open: Arc<Open>,
 }
 
-type Open = Mutex<HashMap<ProcessId, watch::Sender<Told>>>;
+type Open = Mutex<HashMap<ProcessId, watch::Sender<FeedState>>>;
 
 /// What a keeper last said about the output.
 #[derive(Debug, Clone)]
-enum Told {
+enum FeedState {
     /// It reaches this far.
     End(u64),
     /// Nothing more is told here: the folder says what became of the process.
@@ -41,21 +41,21 @@ impl Feeds {
     /// Returns once there may be more than `past` bytes, or something became of the process. An error if its keeper cannot be reached.
     pub(crate) async fn more(&self, view: &ProcessView, past: u64) -> Result<(), Error> {
         let mut told = self.follow(view, past);
-        let news = told.wait_for(|told| !matches!(told, Told::End(end) if *end <= past)).await.map(|told| told.clone());
+        let news = told.wait_for(|told| !matches!(told, FeedState::End(end) if *end <= past)).await.map(|told| told.clone());
         match news {
-            Ok(Told::Refused(error)) => Err(error),
+            Ok(FeedState::Refused(error)) => Err(error),
             // A feed that ends without a word is as good as one that is over: the follower looks, and asks again.
-            Ok(Told::End(_) | Told::Over) | Err(_) => Ok(()),
+            Ok(FeedState::End(_) | FeedState::Over) | Err(_) => Ok(()),
         }
     }
 
-    fn follow(&self, view: &ProcessView, past: u64) -> watch::Receiver<Told> {
+    fn follow(&self, view: &ProcessView, past: u64) -> watch::Receiver<FeedState> {
         let id = view.id();
         let mut feeds = lock(&self.open);
         if let Some(feed) = feeds.get(&id) {
             return feed.subscribe();
         }
-        let (feed, told) = watch::channel(Told::End(past));
+        let (feed, told) = watch::channel(FeedState::End(past));
         feeds.insert(id, feed.clone());
         let task = Feed { all: Arc::clone(&self.open), id, feed };
         tokio::spawn(task.run(self.reach.clone(), view.clone(), past));
@@ -63,7 +63,7 @@ impl Feeds {
     }
 }
 
-fn lock(all: &Open) -> std::sync::MutexGuard<'_, HashMap<ProcessId, watch::Sender<Told>>> {
+fn lock(all: &Open) -> std::sync::MutexGuard<'_, HashMap<ProcessId, watch::Sender<FeedState>>> {
     // Entries are changed whole, so a panic elsewhere spoils nothing.
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,24 +72,24 @@ fn lock(all: &Open) -> std::sync::MutexGuard<'_, HashMap<ProcessId, watch::Sende
 struct Feed {
     all: Arc<Open>,
     id: ProcessId,
-    feed: watch::Sender<Told>,
+    feed: watch::Sender<FeedState>,
 }
 
 impl Feed {
     async fn run(self, reach: Reach, mut view: ProcessView, mut past: u64) {
         let mut link = match reach.keeper(&mut view).await {
             Ok(link) => link,
-            Err(Away::Over) => return self.end(Told::Over),
-            Err(Away::Refused(error)) => return self.end(Told::Refused(error)),
+            Err(NoKeeper::Over) => return self.end(FeedState::Over),
+            Err(NoKeeper::Refused(error)) => return self.end(FeedState::Refused(error)),
         };
         loop {
             tokio::select! {
                 end = ask(&mut link, past) => match end {
                     Some(end) => {
                         past = end.max(past);
-                        self.feed.send_replace(Told::End(past));
+                        self.feed.send_replace(FeedState::End(past));
                     }
-                    None => return self.end(Told::Over),
+                    None => return self.end(FeedState::Over),
                 },
                 () = self.feed.closed() => {
                     let mut feeds = lock(&self.all);
@@ -104,7 +104,7 @@ impl Feed {
     }
 
     /// Says the last word. Followers who come after it get a feed of their own.
-    fn end(self, last: Told) {
+    fn end(self, last: FeedState) {
         lock(&self.all).remove(&self.id);
         self.feed.send_replace(last);
     }

@@ -1,6 +1,6 @@
 //! The final records of a process whose keepers are dead: the engine writes them if the lock is free and they are missing.
 
-use crate::facts::{Facts, Seen, has_keeper};
+use crate::facts::{Facts, FolderLook, has_keeper};
 use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, ProcessId, Record, StartFailure, Stop, StopWay, Time};
 use outlast_store::dir::ProcessDir;
 use outlast_store::journal::Journal;
@@ -29,7 +29,7 @@ pub(crate) enum FinalRecord {
     /// The result is known, and the disk refuses its records. They are in `seen`, which counts although the folder does not have them.
     Refused {
         /// The contents of the folder, with those records added.
-        seen: Box<Seen>,
+        seen: Box<FolderLook>,
         /// The disk's error.
         error: io::Error,
     },
@@ -66,7 +66,7 @@ pub(crate) fn write(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop
     let Some(_lock) = lock_dead(dir)? else { return Ok(FinalRecord::Kept) };
     let retired = retire(dir);
     // Under the lock: no other program writes any more, so this look is final.
-    let mut seen = Seen::look(dir, facts.cursor);
+    let mut seen = FolderLook::look(dir, facts.cursor);
     let facts = facts.with(&seen);
     let meta = seen.meta.as_ref();
     let records = match &facts.phase {
@@ -158,10 +158,10 @@ pub(crate) fn never_started(dir: &ProcessDir, id: ProcessId, failure: StartFailu
 }
 
 /// The facts of a process that never started, if the disk refuses to record them.
-pub(crate) fn seen_never_started(dir: &ProcessDir, cursor: u64, failure: StartFailure, now: Time) -> Seen {
+pub(crate) fn seen_never_started(dir: &ProcessDir, cursor: u64, failure: StartFailure, now: Time) -> FolderLook {
     let ending = Ending { outcome: Outcome::NeverStarted(failure), cause: Cause::OfItsOwn, at: now, oom: false };
     let output = OutputEnd { end: 0, left_running: 0 };
-    let mut seen = Seen::look(dir, cursor);
+    let mut seen = FolderLook::look(dir, cursor);
     let records = [Record::Ended { ending, log_end: 0 }, Record::OutputClosed { at: now, output }];
     seen.journal.extend(records.map(|record| (seen.cursor, record)));
     seen
@@ -243,7 +243,7 @@ pub(crate) fn unfinished(dir: &ProcessDir, now: Time) -> Option<StopWay> {
 }
 
 /// As which life of which pid a process was started, if it was.
-pub(crate) fn started_as(seen: &Seen) -> Option<Incarnation> {
+pub(crate) fn started_as(seen: &FolderLook) -> Option<Incarnation> {
     let started = |(_, record): &(u64, Record)| match record {
         Record::Started { of, .. } => Some(*of),
         _ => None,
@@ -257,7 +257,7 @@ fn stops(dir: &ProcessDir) -> Vec<(Time, Stop)> {
         Record::StopAsked { at, stop } => Some((at, stop)),
         _ => None,
     };
-    Seen::look(dir, 0).journal.into_iter().filter_map(asked).collect()
+    FolderLook::look(dir, 0).journal.into_iter().filter_map(asked).collect()
 }
 
 fn is_hard(stop: &Stop) -> bool {

@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::link::Link;
 use crate::listing::Listing;
 use crate::refuse;
-use crate::table::{Advance, Counts, ProcessView, Reserved, Which};
+use crate::table::{AppliedLook, Counts, ProcessView, Reservation, WhichProcesses};
 use outlast_core::{Owner, ProcessId};
 use outlast_wire::v1::Error;
 use std::sync::Arc;
@@ -26,19 +26,19 @@ pub(crate) enum TableRequest {
     },
     All {
         owner: Owner,
-        which: Which,
+        which: WhichProcesses,
         answer: oneshot::Sender<Vec<ProcessView>>,
     },
     Listing {
         owner: Owner,
-        which: Which,
+        which: WhichProcesses,
         answer: oneshot::Sender<Vec<Listing>>,
     },
     Reserve {
         id: ProcessId,
         hash: String,
         owner: Owner,
-        answer: oneshot::Sender<Result<Reserved, Error>>,
+        answer: oneshot::Sender<Result<Reservation, Error>>,
     },
     Accept {
         facts: Box<Facts>,
@@ -49,7 +49,7 @@ pub(crate) enum TableRequest {
         id: ProcessId,
     },
     ApplyLook {
-        look: Box<Advance>,
+        look: Box<AppliedLook>,
         answer: oneshot::Sender<Option<Arc<Facts>>>,
     },
     Reachable {
@@ -117,18 +117,18 @@ impl TableHandle {
     }
 
     /// Those of `which` that this owner may touch.
-    pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Result<Vec<ProcessView>, Error> {
+    pub(crate) async fn all(&self, owner: &Owner, which: WhichProcesses) -> Result<Vec<ProcessView>, Error> {
         let owner = owner.clone();
         self.ask(|answer| TableRequest::All { owner, which, answer }).await.ok_or_else(refuse::stopping)
     }
 
     /// The same, as far as a list needs it.
-    pub(crate) async fn listing(&self, owner: &Owner, which: Which) -> Result<Vec<Listing>, Error> {
+    pub(crate) async fn listing(&self, owner: &Owner, which: WhichProcesses) -> Result<Vec<Listing>, Error> {
         let owner = owner.clone();
         self.ask(|answer| TableRequest::Listing { owner, which, answer }).await.ok_or_else(refuse::stopping)
     }
 
-    pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+    pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reservation, Error> {
         self.ask(|answer| TableRequest::Reserve { id, hash, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
     }
 
@@ -175,7 +175,7 @@ impl TableHandle {
     }
 
     /// Applies what a look into the folder showed. What is known then.
-    pub(crate) async fn apply_look(&self, look: Advance) -> Option<Arc<Facts>> {
+    pub(crate) async fn apply_look(&self, look: AppliedLook) -> Option<Arc<Facts>> {
         self.ask(|answer| TableRequest::ApplyLook { look: Box::new(look), answer }).await.flatten()
     }
 

@@ -7,13 +7,13 @@ use crate::clients::{Client, ClientKind, Clients};
 use crate::closing::{Closing, Shutdown};
 use crate::config::Clock;
 use crate::disk::{AGAIN, Disk, blocking};
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, FolderLook};
 use crate::handle::TableHandle;
 use crate::index::Index;
-use crate::notices::{News, Outbox, Waiters};
+use crate::notices::{Outbox, ProcessChange, Waiters};
 use crate::points::point;
 use crate::refuse;
-use crate::table::{Advance, ProcessView};
+use crate::table::{AppliedLook, ProcessView};
 use outlast_core::{ProcessId, Time};
 use outlast_store::dir::Home;
 use outlast_store::meta::Snapshot;
@@ -44,7 +44,7 @@ pub(crate) struct Intake {
 pub(crate) struct MissedChange {
     pub(crate) before: Facts,
     pub(crate) after: Facts,
-    pub(crate) seen: Seen,
+    pub(crate) seen: FolderLook,
     /// Whether its notices may have been delivered: the record of that is lost.
     pub(crate) maybe_told: bool,
 }
@@ -53,14 +53,14 @@ pub(crate) struct MissedChange {
 #[derive(Debug, Clone)]
 pub(crate) struct Current {
     pub(crate) facts: Arc<Facts>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: FolderLook,
 }
 
 impl Intake {
     /// What the folder shows right now, which may be more than the table has.
     pub(crate) async fn look(self: &Arc<Self>, view: &ProcessView) -> Result<Current, Error> {
         let (dir, cursor, id) = (view.dir.clone(), view.facts.cursor, view.id());
-        let look = self.disk.at(move || Seen::look(&dir, cursor)).await;
+        let look = self.disk.at(move || FolderLook::look(&dir, cursor)).await;
         let seen = look.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
         let facts = view.facts.with(&seen);
         if facts.phase == view.facts.phase {
@@ -74,7 +74,7 @@ impl Intake {
     /// Applies what a look into the folder showed, and returns what is known then.
     ///
     /// The notices that follow from it are on disk before the table has it, so that a waiter that is woken by an end finds its notice.
-    pub(crate) async fn apply_look(self: &Arc<Self>, id: ProcessId, seen: Seen) -> Option<Arc<Facts>> {
+    pub(crate) async fn apply_look(self: &Arc<Self>, id: ProcessId, seen: FolderLook) -> Option<Arc<Facts>> {
         let before = self.table.facts(id).await?;
         let is_final = before.phase.is_final();
         let after = if is_final { Arc::clone(&before) } else { Arc::new(before.with(&seen)) };
@@ -82,7 +82,7 @@ impl Intake {
             self.write_notices(&before, &after, &seen).await;
         }
         let noted = seen.meta.as_ref().map(|meta| meta.noted);
-        let facts = self.table.apply_look(Advance { before, after, seen }).await?;
+        let facts = self.table.apply_look(AppliedLook { before, after, seen }).await?;
         self.acknowledge(&facts, noted);
         Some(facts)
     }
@@ -105,7 +105,7 @@ impl Intake {
         }
     }
 
-    async fn write_notices(self: &Arc<Self>, before: &Arc<Facts>, after: &Arc<Facts>, seen: &Seen) {
+    async fn write_notices(self: &Arc<Self>, before: &Arc<Facts>, after: &Arc<Facts>, seen: &FolderLook) {
         if self.unsaved.more(before.id()) {
             // The task that tries to write what the disk refused reads the folder again.
             return;
@@ -219,9 +219,9 @@ impl Intake {
                 if !dir.path.exists() {
                     return c;
                 }
-                let seen = Seen::look(&dir, c.before.cursor);
+                let seen = FolderLook::look(&dir, c.before.cursor);
                 let after = Facts { consumed: seen_by_owner.contains(&c.before.id()), ..c.before.with(&seen) };
-                let news = News::of((&intake.redactor, &intake.waiters), &c.before, &after, &seen, &dir);
+                let news = ProcessChange::of((&intake.redactor, &intake.waiters), &c.before, &after, &seen, &dir);
                 let news = news.map(|news| news.instead_of(c.news.as_ref()));
                 UnsavedChange { news: news.or(c.news), before: c.before }
             };
@@ -232,11 +232,11 @@ impl Intake {
 
     /// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,
     /// which may be able to read its files.
-    fn news_of(&self, before: &Facts, after: &Facts, seen: &Seen) -> Option<News> {
+    fn news_of(&self, before: &Facts, after: &Facts, seen: &FolderLook) -> Option<ProcessChange> {
         let id = after.id();
         let read = catch_unwind(AssertUnwindSafe(|| {
             outlast_store::points::reach(&format!("news.of.{id}"));
-            News::of((&self.redactor, &self.waiters), before, after, seen, &self.home.process(id))
+            ProcessChange::of((&self.redactor, &self.waiters), before, after, seen, &self.home.process(id))
         }));
         read.unwrap_or_else(|_| {
             tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");
@@ -253,7 +253,7 @@ impl Intake {
 struct UnsavedChange {
     before: Arc<Facts>,
     /// Nothing once it is written.
-    news: Option<News>,
+    news: Option<ProcessChange>,
 }
 
 impl UnsavedChange {
@@ -264,7 +264,7 @@ impl UnsavedChange {
     }
 }
 
-fn all_of(changes: &[UnsavedChange]) -> Vec<News> {
+fn all_of(changes: &[UnsavedChange]) -> Vec<ProcessChange> {
     changes.iter().filter_map(|c| c.news.clone()).collect()
 }
 

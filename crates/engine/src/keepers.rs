@@ -79,7 +79,7 @@ async fn changed(made: Option<Watch>) {
     }
 }
 
-struct Keeper {
+struct KeeperProcess {
     role: Role,
     handle: OwnedFd,
     /// Whether it is certain to be one, and may be signalled.
@@ -87,7 +87,7 @@ struct Keeper {
 }
 
 /// The keepers that there are, or that are on their way out.
-fn find(dir: &ProcessDir, id: ProcessId) -> Vec<Keeper> {
+fn find(dir: &ProcessDir, id: ProcessId) -> Vec<KeeperProcess> {
     let Ok(meta) = Snapshot::read(dir) else { return Vec::new() };
     let find = |pid: u32, role: Role| {
         let handle = rustix::process::pidfd_open(i32::try_from(pid).ok().and_then(Pid::from_raw)?, PidfdFlags::empty()).ok()?;
@@ -98,13 +98,13 @@ fn find(dir: &ProcessDir, id: ProcessId) -> Vec<Keeper> {
         // A keeper that is being killed has no command line any more; its lock goes last. A keeper that is over and not reaped yet has no lock: if the
         // lock is held, another keeper has it.
         let is_leaving = line.is_empty() && !outlast_store::os::is_over(handle.as_fd());
-        (is_ours || is_leaving).then_some(Keeper { role, handle, is_ours })
+        (is_ours || is_leaving).then_some(KeeperProcess { role, handle, is_ours })
     };
     [(meta.pump, Role::Pump), (meta.holder, Role::Holder)].into_iter().filter_map(|(pid, role)| find(pid, role)).collect()
 }
 
 /// Asks the pump to listen again, where the home's link now leads.
-fn nudge(keepers: &[Keeper]) {
+fn nudge(keepers: &[KeeperProcess]) {
     for pump in keepers.iter().filter(|k| k.role == Role::Pump && k.is_ours) {
         if let Err(error) = rustix::process::pidfd_send_signal(&pump.handle, Signal::USR1) {
             tracing::debug!(%error, "cannot signal a pump");
@@ -113,7 +113,7 @@ fn nudge(keepers: &[Keeper]) {
 }
 
 /// Returns once one of them is over; never where there is none.
-async fn any_over(keepers: Vec<Keeper>) {
+async fn any_over(keepers: Vec<KeeperProcess>) {
     let mut lives: tokio::task::JoinSet<()> = tokio::task::JoinSet::new();
     for life in keepers.into_iter().filter_map(|k| ProcessHandle::at(k.handle).ok()) {
         lives.spawn(async move {

@@ -2,10 +2,10 @@
 //!
 //! Decisions 261 and 285: docs/decisions/stop.md.
 
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, FolderLook};
 use crate::final_record;
 use crate::masks::Finder;
-use crate::orphan::{Environments, Named, OwnPlaces, Tree};
+use crate::orphan::{Environments, OwnPlaces, Tree, TreeMember};
 use outlast_core::{Incarnation, Phase, limits};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::Snapshot;
@@ -23,13 +23,13 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    pub(crate) fn look(&self) -> Look {
-        Look { of: self.clone(), environments: OnceLock::new() }
+    pub(crate) fn look(&self) -> LeftoverSearch {
+        LeftoverSearch { of: self.clone(), environments: OnceLock::new() }
     }
 
     /// What is left of the tree of a process that is over. Nothing if it never ran.
     pub(crate) fn tree_of(&self, dir: &ProcessDir, facts: &Facts) -> Option<Tree> {
-        let seen = Seen::look(dir, 0);
+        let seen = FolderLook::look(dir, 0);
         let root = final_record::started_as(&seen)?;
         Some(self.tree(dir, facts, root, seen.meta.as_ref()))
     }
@@ -40,7 +40,7 @@ impl Leftovers {
     }
 
     /// An operating-system process as callers see it, without the secrets of the process of ours that started it.
-    pub(crate) fn shown(&self, facts: &Facts, named: &Named) -> LeftProcess {
+    pub(crate) fn shown(&self, facts: &Facts, named: &TreeMember) -> LeftProcess {
         let arguments: Vec<Cow<'_, str>> = named.arguments.iter().map(|argument| Cow::Borrowed(argument.as_str())).collect();
         let line = self.redactor.arguments(&arguments).join(" ");
         // A shell has put the values of variables into the arguments.
@@ -54,12 +54,12 @@ impl Leftovers {
 
 /// One look at what processes that are over have left running. What was read of the machine's processes is read once for all of them.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct LeftoverSearch {
     of: Leftovers,
     environments: OnceLock<Environments>,
 }
 
-impl Look {
+impl LeftoverSearch {
     /// What is left of one, if its record says that there may be something. Those that have ended since are not among it.
     pub(crate) fn at(&self, dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Vec<LeftProcess> {
         if !may_have_left(&facts.phase) {
@@ -67,7 +67,7 @@ impl Look {
         }
         let root = match &facts.phase {
             // Its keepers may have died before they wrote down in `meta` who it is.
-            Phase::Lost { .. } => final_record::started_as(&Seen::look(dir, 0)),
+            Phase::Lost { .. } => final_record::started_as(&FolderLook::look(dir, 0)),
             _ => meta.and_then(Snapshot::command),
         };
         // Nothing of an earlier boot runs. After a reboot there may be many.
@@ -76,7 +76,7 @@ impl Look {
         let mut left: Vec<Incarnation> = members.into_iter().filter(runs_on).collect();
         left.sort_by_key(|life| (life.start_ticks, life.pid));
         // One that has ended since has no name, and is not left.
-        left.into_iter().map(Named::of).filter(|named| !named.arguments.is_empty()).map(|named| self.of.shown(facts, &named)).collect()
+        left.into_iter().map(TreeMember::of).filter(|named| !named.arguments.is_empty()).map(|named| self.of.shown(facts, &named)).collect()
     }
 
     /// Whether a stop of everything has to look at a process that is over: something holds its output, or something of it was found.

@@ -61,7 +61,7 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
     let _too_long = on(SignalKind::from_raw(libc::SIGXFSZ))?;
     let engine = Engine::start(config).await?;
     beside(&engine);
-    let door = Door::open(&engine.run_dir())?;
+    let door = EngineSocket::open(&engine.run_dir())?;
     *engine.listening.lock().unwrap_or_else(PoisonError::into_inner) = true;
     ready();
     let mut attended = std::pin::pin!(attend(&engine, door));
@@ -94,7 +94,7 @@ impl Engine {
             if *listening {
                 return Ok(());
             }
-            let door = Door::open(&self.run_dir())?;
+            let door = EngineSocket::open(&self.run_dir())?;
             *listening = true;
             door
         };
@@ -105,7 +105,7 @@ impl Engine {
 }
 
 /// Lets clients in until the engine begins to end, and closes the door then.
-async fn attend(engine: &Engine, mut door: Door) {
+async fn attend(engine: &Engine, mut door: EngineSocket) {
     let mut stopping = std::pin::pin!(engine.parts.closing.reached(Closing::Stopping));
     loop {
         tokio::select! {
@@ -155,7 +155,7 @@ async fn hold_off(error: &io::Error) {
 }
 
 /// The engine's socket.
-struct Door {
+struct EngineSocket {
     listener: UnixListener,
     path: PathBuf,
     /// Which file it is, so that another in its place is not taken for it.
@@ -163,7 +163,7 @@ struct Door {
     watch: Option<Watch>,
 }
 
-impl Door {
+impl EngineSocket {
     /// Listens in `dir`, in place of the engine that listened there before. The caller holds the home's lock.
     fn open(dir: &Path) -> Result<Self, ServeError> {
         let path = dir.join(run_dir::ENGINE);
@@ -200,11 +200,11 @@ impl Door {
 }
 
 /// The socket or its directory was removed: listens again, elsewhere if needed.
-async fn open_again(engine: &Engine, lost: Door) -> Door {
+async fn open_again(engine: &Engine, lost: EngineSocket) -> EngineSocket {
     tracing::warn!(path = %lost.path.display(), "the socket is gone");
     loop {
         let opened = match engine.parts.sockets.find_dir() {
-            Ok(dir) => Door::open(&dir),
+            Ok(dir) => EngineSocket::open(&dir),
             Err(error) => Err(error.into()),
         };
         match opened {

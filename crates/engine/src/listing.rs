@@ -1,7 +1,7 @@
 //! How a process is listed. Lists are asked for every second, and most of what they show is unchanged: each process remembers its last entry.
 
-use crate::facts::{Facts, Seen};
-use crate::left_behind::{Look, may_have_left};
+use crate::facts::{Facts, FolderLook};
+use crate::left_behind::{LeftoverSearch, may_have_left};
 use crate::render::{Detail, process};
 use outlast_core::{ProcessId, Status, Time};
 use outlast_store::dir::Home;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A process to be listed.
 pub(crate) struct Listing {
     pub(crate) facts: Arc<Facts>,
-    pub(crate) listed: Arc<Listed>,
+    pub(crate) listed: Arc<LastEntry>,
 }
 
 /// From this many on, two threads make the entries that have changed.
@@ -22,14 +22,14 @@ const MANY: usize = 64;
 
 /// The last entry of a process.
 #[derive(Debug, Default)]
-pub(crate) struct Listed(Mutex<Option<ListEntry>>);
+pub(crate) struct LastEntry(Mutex<Option<ListEntry>>);
 
 /// An entry as it is answered.
 #[derive(Debug)]
 struct ListEntry {
     /// What was known when it was made, and how `meta` was. As long as both are so, it is true.
     facts: Arc<Facts>,
-    meta: Held,
+    meta: EntryValidity,
     order: Order,
     /// Whether it runs, or something that it left does.
     runs: bool,
@@ -43,7 +43,7 @@ struct ListEntry {
 
 /// What tells whether the folder is still as it was when an entry was made.
 #[derive(Debug)]
-enum Held {
+enum EntryValidity {
     /// The facts are final.
     Final,
     /// As long as this file has this stamp.
@@ -59,7 +59,7 @@ pub(crate) type Order = (bool, Time, ProcessId);
 pub(crate) struct Lister {
     pub(crate) home: Home,
     pub(crate) redactor: Arc<Redactor>,
-    pub(crate) left: Look,
+    pub(crate) left: LeftoverSearch,
     pub(crate) now: Time,
 }
 
@@ -71,23 +71,27 @@ impl Lister {
     }
 
     /// Looks into the folder. How long that is true, what is known with it, and how it is shown.
-    fn look(&self, of: &Listing) -> (Held, Facts, Process) {
+    fn look(&self, of: &Listing) -> (EntryValidity, Facts, Process) {
         let dir = self.home.process(of.facts.id());
         let is_final = of.facts.phase.is_final();
         // Taken first: what changes meanwhile is seen the next time.
         let held = match Stamped::open(&dir).and_then(|meta| Ok((Box::new(meta.read()?), meta))) {
-            Ok(_) if is_final => Held::Final,
-            Ok((stamp, meta)) => Held::Until(meta, stamp),
-            Err(_) => Held::Never,
+            Ok(_) if is_final => EntryValidity::Final,
+            Ok((stamp, meta)) => EntryValidity::Until(meta, stamp),
+            Err(_) => EntryValidity::Never,
         };
         // Of one that is over only the pid and the like are looked up.
-        let seen = if is_final { Seen { meta: Snapshot::read(&dir).ok(), ..Seen::default() } } else { Seen::look(&dir, of.facts.cursor) };
+        let seen = if is_final {
+            FolderLook { meta: Snapshot::read(&dir).ok(), ..FolderLook::default() }
+        } else {
+            FolderLook::look(&dir, of.facts.cursor)
+        };
         let facts = if is_final { Facts::clone(&of.facts) } else { of.facts.with(&seen) };
         let shown = process(&self.redactor, &dir, &facts, &seen, Detail::Entry, self.now, &self.left);
         let is_whole = seen.meta.is_some() && shown.warnings.len() == facts.kept.warnings.len();
         // What is left running may end without a word to its folder.
         let may_end = !shown.left.is_empty() || (!is_final && may_have_left(&facts.phase));
-        (if is_whole && !may_end { held } else { Held::Never }, facts, shown)
+        (if is_whole && !may_end { held } else { EntryValidity::Never }, facts, shown)
     }
 }
 
@@ -104,7 +108,7 @@ pub(crate) fn remembered(lister: &Lister, all: Vec<Listing>) -> Vec<Listing> {
     known.into_iter().chain(changed).collect()
 }
 
-impl Listed {
+impl LastEntry {
     /// Appends the entry as JSON, with its age, if it is wanted: where it lies in the text, and its place in the list.
     pub(crate) fn write(&self, text: &mut Vec<u8>, now: Time, is_wanted: impl Fn(bool) -> bool) -> Option<(Order, Range<usize>)> {
         let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,9 +125,9 @@ impl Listed {
         entry.as_ref().is_some_and(|entry| {
             Arc::ptr_eq(&entry.facts, facts)
                 && match &entry.meta {
-                    Held::Final => true,
-                    Held::Until(meta, stamp) => meta.read().is_ok_and(|now| now == **stamp),
-                    Held::Never => false,
+                    EntryValidity::Final => true,
+                    EntryValidity::Until(meta, stamp) => meta.read().is_ok_and(|now| now == **stamp),
+                    EntryValidity::Never => false,
                 }
         })
     }

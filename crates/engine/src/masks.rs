@@ -37,7 +37,7 @@ pub(crate) fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The digests of these variables' values; none if no value is long enough. The flag says whether all values could be kept.
 pub(crate) fn keep(secrets: &[EnvVar], key: [u8; 32]) -> (Option<Masks>, bool) {
     let all = || secrets.iter().flat_map(|variable| pieces(variable.value.as_bytes()));
-    let hash = Hash::new(&key);
+    let hash = KeyedHash::new(&key);
     let mut values: Vec<MaskedValue> = Vec::new();
     for piece in all() {
         let value = MaskedValue { length: piece.len() as u32, tag: hash.tag_of(piece), digest: hex(&hash.digest(piece)) };
@@ -51,13 +51,13 @@ pub(crate) fn keep(secrets: &[EnvVar], key: [u8; 32]) -> (Option<Masks>, bool) {
 }
 
 /// Both hashes, with one key.
-struct Hash {
+struct KeyedHash {
     multiplier: u64,
     inner: Sha256,
     outer: Sha256,
 }
 
-impl Hash {
+impl KeyedHash {
     fn new(key: &[u8; 32]) -> Self {
         // HMAC of RFC 2104, with both padded keys hashed in advance.
         let padded = |with: u8| -> Vec<u8> { (0..64).map(|n| key.get(n).copied().unwrap_or(0) ^ with).collect() };
@@ -89,12 +89,12 @@ fn tag(sum: u64) -> u8 {
 
 /// Finds the values of one process.
 pub(crate) struct Finder {
-    hash: Hash,
-    by_length: BTreeMap<usize, Wanted>,
+    hash: KeyedHash,
+    by_length: BTreeMap<usize, ValuesOfLength>,
 }
 
 /// The values of one length.
-struct Wanted {
+struct ValuesOfLength {
     tags: [bool; 256],
     digests: Vec<[u8; 16]>,
     /// The factor of the byte that leaves the window.
@@ -103,15 +103,15 @@ struct Wanted {
 
 impl Finder {
     pub(crate) fn new(masks: &Masks) -> Option<Self> {
-        let hash = Hash::new(&unhex(&masks.key)?);
-        let mut by_length: BTreeMap<usize, Wanted> = BTreeMap::new();
+        let hash = KeyedHash::new(&unhex(&masks.key)?);
+        let mut by_length: BTreeMap<usize, ValuesOfLength> = BTreeMap::new();
         for value in &masks.values {
             let (length, digest) = (value.length as usize, unhex(&value.digest)?);
             if !(SHORTEST..=LONGEST).contains(&length) {
                 continue;
             }
             let leaving = (1..length).fold(1_u64, |power, _| power.wrapping_mul(hash.multiplier));
-            let wanted = by_length.entry(length).or_insert_with(|| Wanted { tags: [false; 256], digests: Vec::new(), leaving });
+            let wanted = by_length.entry(length).or_insert_with(|| ValuesOfLength { tags: [false; 256], digests: Vec::new(), leaving });
             wanted.tags[usize::from(value.tag)] = true;
             wanted.digests.push(digest);
         }
@@ -131,7 +131,7 @@ impl Finder {
     /// Masks values in `text`, also those that begin before it or end after it.
     pub(crate) fn mask(&self, before: &[u8], text: &mut [u8], after: &[u8]) {
         let whole = [before, text, after].concat();
-        let shown = Shown::of(&whole);
+        let shown = PlainBytes::of(&whole);
         let bytes = shown.bytes.as_deref().unwrap_or(&whole);
         for (length, wanted) in &self.by_length {
             self.find(bytes, *length, wanted, |at| {
@@ -153,7 +153,7 @@ impl Finder {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn find(&self, text: &[u8], length: usize, wanted: &Wanted, mut found: impl FnMut(usize)) {
+    fn find(&self, text: &[u8], length: usize, wanted: &ValuesOfLength, mut found: impl FnMut(usize)) {
         if text.len() < length {
             return;
         }
@@ -172,14 +172,14 @@ impl Finder {
 }
 
 /// A text without its control sequences.
-struct Shown {
+struct PlainBytes {
     /// The bytes, if there are any sequences.
     bytes: Option<Vec<u8>>,
     /// Where a run of bytes begins: there, and in the text.
     runs: Vec<(usize, usize)>,
 }
 
-impl Shown {
+impl PlainBytes {
     fn of(text: &[u8]) -> Self {
         let mut shown = Self { bytes: None, runs: vec![(0, 0)] };
         let mut done = 0;

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
-use unexamined::{Place, Unexamined};
+use unexamined::{ProcessLinks, Unexamined};
 
 /// How long killed processes may take to go.
 const DYING: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const DYING: Duration = Duration::from_secs(5);
 pub(crate) struct OwnPlaces {
     /// Our own programs. No process that runs one of them is touched.
     pub(crate) bin: PathBuf,
-    pub(crate) cgroups: Option<cgroup::Place>,
+    pub(crate) cgroups: Option<cgroup::CgroupDir>,
 }
 
 /// A tree without a keeper.
@@ -51,9 +51,9 @@ pub(crate) struct Tree {
 
 /// What came of a stop.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct StoppedTree {
     /// Those that were seen to die, in the order of their pids.
-    pub(crate) seen_dead: Vec<Named>,
+    pub(crate) seen_dead: Vec<TreeMember>,
     pub(crate) survivors: Vec<u32>,
     /// What may be part of it and could not be examined. It was not signalled.
     pub(crate) unexamined: Unexamined,
@@ -154,7 +154,7 @@ impl Tree {
             .into_iter()
             .filter(|life| life.start_ticks >= self.root.start_ticks && !tree.contains(&life.pid));
         let may_be = began_after.filter(|life| is_alive(life) && !self.is_of_other_keepers(life.pid));
-        let places: Vec<Place> = may_be.filter_map(|life| Place::of(life.pid)).collect();
+        let places: Vec<ProcessLinks> = may_be.filter_map(|life| ProcessLinks::of(life.pid)).collect();
         Unexamined::sorted(&places, tree, self.heir)
     }
 
@@ -262,7 +262,7 @@ fn leaf_of(pid: u32, id: ProcessId) -> Option<PathBuf> {
 }
 
 /// Stops a tree: asks its root, then the rest, then kills what is left, and again what appeared meanwhile.
-pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
+pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<StoppedTree> {
     let mut targets = Targets::default();
     targets.add(tree.members());
     let grace = match way {
@@ -270,7 +270,7 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
             // Of a tree without its root all are asked: no other process would pass it on to them.
             let asked = tree.leader().map_or_else(|| targets.alive(), |leader| vec![leader]);
             asked.iter().try_for_each(ask)?;
-            return Ok(Ended { seen_dead: Vec::new(), survivors: Vec::new(), unexamined: Unexamined::default() });
+            return Ok(StoppedTree { seen_dead: Vec::new(), survivors: Vec::new(), unexamined: Unexamined::default() });
         }
         StopWay::Escalate { grace } => grace,
     };
@@ -315,17 +315,17 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
         tree_pids.insert(tree.root.pid);
     }
     let unexamined = tree.unexamined(&tree_pids);
-    Ok(Ended { seen_dead: targets.into_dead(), survivors, unexamined })
+    Ok(StoppedTree { seen_dead: targets.into_dead(), survivors, unexamined })
 }
 
 /// A life, and the arguments of its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct TreeMember {
     pub(crate) life: Incarnation,
     pub(crate) arguments: Vec<String>,
 }
 
-impl Named {
+impl TreeMember {
     /// A life with its arguments, which are empty if it has just ended.
     pub(crate) fn of(life: Incarnation) -> Self {
         Self { life, arguments: arguments_of(life.pid).filter(|_| is_alive(&life)).unwrap_or_default() }
@@ -335,13 +335,13 @@ impl Named {
 /// Every life that was ever seen to belong.
 #[derive(Default)]
 struct Targets {
-    all: HashMap<Incarnation, Named>,
+    all: HashMap<Incarnation, TreeMember>,
 }
 
 impl Targets {
     fn add(&mut self, lives: Vec<Incarnation>) {
         for life in lives {
-            self.all.entry(life).or_insert_with(|| Named::of(life));
+            self.all.entry(life).or_insert_with(|| TreeMember::of(life));
         }
     }
 
@@ -349,8 +349,8 @@ impl Targets {
         self.all.keys().filter(|l| is_alive(l)).copied().collect()
     }
 
-    fn into_dead(self) -> Vec<Named> {
-        let mut dead: Vec<Named> = self.all.into_values().filter(|named| !is_alive(&named.life)).collect();
+    fn into_dead(self) -> Vec<TreeMember> {
+        let mut dead: Vec<TreeMember> = self.all.into_values().filter(|named| !is_alive(&named.life)).collect();
         dead.sort_by_key(|named| named.life.pid);
         dead
     }

@@ -50,15 +50,15 @@ impl OwnHome {
             return true;
         }
         let lost = match at(self.home.lock()) {
-            Found::Nothing => true,
-            Found::Unknown => false,
-            Found::File(lock) if lock == self.lock => self.index.get().is_some_and(|index| match at(self.home.index()) {
-                Found::Nothing => true,
-                Found::Unknown => false,
-                Found::File(found) => found != *index,
+            AtPath::Nothing => true,
+            AtPath::Unknown => false,
+            AtPath::File(lock) if lock == self.lock => self.index.get().is_some_and(|index| match at(self.home.index()) {
+                AtPath::Nothing => true,
+                AtPath::Unknown => false,
+                AtPath::File(found) => found != *index,
             }),
             // Some network and shared file systems return a different inode number each time. The file is ours if it is locked in our name.
-            Found::File(_) => !self.is_locked_by_us(),
+            AtPath::File(_) => !self.is_locked_by_us(),
         };
         if lost {
             self.lost.send_replace(true);
@@ -98,18 +98,18 @@ impl OwnHome {
 }
 
 /// What is at a path.
-enum Found {
+enum AtPath {
     File(FileId),
     Nothing,
     /// The disk does not answer, which proves nothing.
     Unknown,
 }
 
-fn at(path: PathBuf) -> Found {
+fn at(path: PathBuf) -> AtPath {
     match FileId::at(&path) {
-        Ok(found) => Found::File(found),
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Found::Nothing,
-        Err(_) => Found::Unknown,
+        Ok(found) => AtPath::File(found),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => AtPath::Nothing,
+        Err(_) => AtPath::Unknown,
     }
 }
 

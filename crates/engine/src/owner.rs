@@ -10,7 +10,7 @@ use crate::left_behind::may_have_left;
 use crate::parts::Parts;
 use crate::stop::stop_with_the_engine;
 use crate::supervise::{Known, supervise};
-use crate::table::{Advance, ProcessView, Reserved, Table};
+use crate::table::{AppliedLook, ProcessView, Reservation, Table};
 use crate::{refuse, remove, retain};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::meta::{Snapshot, flag};
@@ -140,7 +140,7 @@ impl TableOwner {
         }
     }
 
-    fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+    fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reservation, Error> {
         if self.parts.closing.stage() != Closing::Open {
             return Err(refuse::stopping());
         }
@@ -158,7 +158,7 @@ impl TableOwner {
         }
     }
 
-    fn apply_look(&mut self, look: &Advance) -> Option<Arc<Facts>> {
+    fn apply_look(&mut self, look: &AppliedLook) -> Option<Arc<Facts>> {
         let (before, after) = self.table.apply_look(look)?;
         let id = after.id();
         if before.phase != after.phase {

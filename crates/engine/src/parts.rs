@@ -41,7 +41,7 @@ pub(crate) struct Parts {
     pub(crate) views: Views,
     pub(crate) gateways: Gateways,
     pub(crate) sockets: Arc<Sockets>,
-    pub(crate) place: Option<cgroup::Place>,
+    pub(crate) place: Option<cgroup::CgroupDir>,
     pub(crate) redactor: Arc<Redactor>,
     /// Finds what processes that are over have left running.
     pub(crate) leftovers: Leftovers,

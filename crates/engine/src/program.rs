@@ -19,13 +19,13 @@ use tokio::process::Child;
 /// A copy of the keeper in the home, named by its hash; or the installed program, if nothing in the home can be executed or the file size limit
 /// forbids the copy.
 #[derive(Debug, Clone)]
-pub(crate) struct Copy {
+pub(crate) struct KeeperCopy {
     pub(crate) path: PathBuf,
     /// What comes before the folder on its command line.
     pub(crate) first_argument: Option<&'static str>,
 }
 
-impl Copy {
+impl KeeperCopy {
     /// Copies the program, unless the same is there already, and removes the copies of earlier ones.
     pub(crate) fn make(home: &Home, program: &KeeperProgram) -> io::Result<Self> {
         if is_noexec(&home.bin()) {
@@ -86,7 +86,7 @@ pub(crate) struct KeeperStarter {
     test_points: Option<PathBuf>,
     /// Whether our standard error is the engine's log.
     stderr_is_log: bool,
-    copy: Mutex<Copy>,
+    copy: Mutex<KeeperCopy>,
 }
 
 impl KeeperStarter {
@@ -97,12 +97,12 @@ impl KeeperStarter {
             env: config.keeper_env.clone(),
             test_points: config.test_points.clone(),
             stderr_is_log: config.detach,
-            copy: Mutex::new(Copy::make(home, &config.keeper)?),
+            copy: Mutex::new(KeeperCopy::make(home, &config.keeper)?),
         })
     }
 
     /// The program that is started now.
-    pub(crate) fn copy(&self) -> Copy {
+    pub(crate) fn copy(&self) -> KeeperCopy {
         self.lock().clone()
     }
 
@@ -116,7 +116,7 @@ impl KeeperStarter {
                     // Execution is forbidden, not only by the mode. The home may be on a noexec mount by now, or a policy trusts installed
                     // programs only.
                     Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
-                        *self.lock() = Copy::installed(&self.program);
+                        *self.lock() = KeeperCopy::installed(&self.program);
                         self.spawn_copy(folder, stdin, image)
                     }
                     spawned => spawned,
@@ -128,7 +128,7 @@ impl KeeperStarter {
 
     fn spawn_copy(&self, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<Child> {
         let stdout = image.map_or_else(|| Ok(Stdio::null()), |image| image.try_clone().map(Stdio::from))?;
-        let Copy { path, first_argument } = self.copy();
+        let KeeperCopy { path, first_argument } = self.copy();
         let mut command = tokio::process::Command::new(path);
         // Nothing runs between fork and exec, so that the child is made without copying our memory map.
         command.args(first_argument).arg(folder).env_clear().stdin(stdin).stdout(stdout).stderr(self.log());
@@ -141,7 +141,7 @@ impl KeeperStarter {
 
     async fn copy_again(&self) -> io::Result<()> {
         let (home, program) = (self.home.clone(), self.program.clone());
-        let copy = blocking(move || Copy::make(&home, &program)).await??;
+        let copy = blocking(move || KeeperCopy::make(&home, &program)).await??;
         *self.lock() = copy;
         Ok(())
     }
@@ -155,7 +155,7 @@ impl KeeperStarter {
         log.map_or_else(|_| Stdio::null(), Stdio::from)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Copy> {
+    fn lock(&self) -> MutexGuard<'_, KeeperCopy> {
         // The copy is replaced as a whole, so a panic elsewhere leaves it as it should be.
         self.copy.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,14 +212,14 @@ mod tests {
         let program = tmp.path().join("keeper");
         std::fs::write(&program, "one").unwrap();
         let keeper = KeeperProgram::Binary(program.clone());
-        let first = Copy::make(&home, &keeper).unwrap().path;
+        let first = KeeperCopy::make(&home, &keeper).unwrap().path;
         let inode = std::fs::metadata(&first).unwrap().ino();
-        assert_eq!(std::fs::metadata(Copy::make(&home, &keeper).unwrap().path).unwrap().ino(), inode);
+        assert_eq!(std::fs::metadata(KeeperCopy::make(&home, &keeper).unwrap().path).unwrap().ino(), inode);
         std::fs::write(&first, "torn").unwrap();
-        assert_eq!(std::fs::read(Copy::make(&home, &keeper).unwrap().path).unwrap(), b"one");
+        assert_eq!(std::fs::read(KeeperCopy::make(&home, &keeper).unwrap().path).unwrap(), b"one");
         std::fs::write(&program, "two").unwrap();
         let running = File::open(&first).unwrap();
-        assert_ne!(Copy::make(&home, &keeper).unwrap().path, first, "an upgrade does not change the old one");
+        assert_ne!(KeeperCopy::make(&home, &keeper).unwrap().path, first, "an upgrade does not change the old one");
         assert!(!first.exists() && running.metadata().unwrap().len() == 3, "who runs it keeps it");
     }
 }

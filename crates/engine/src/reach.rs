@@ -26,7 +26,7 @@ const SETTLING: Duration = Duration::from_secs(10);
 
 /// Why there is no keeper to ask.
 #[derive(Debug)]
-pub(crate) enum Away {
+pub(crate) enum NoKeeper {
     /// No keeper is needed any more, or none is left: the view says what became of the process.
     Over,
     /// The error for the caller.
@@ -42,7 +42,7 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Connects to the keeper of a process that was seen to run.
-    pub(crate) async fn keeper(&self, view: &mut ProcessView) -> Result<Link, Away> {
+    pub(crate) async fn keeper(&self, view: &mut ProcessView) -> Result<Link, NoKeeper> {
         let began = Instant::now();
         while began.elapsed() < REACH_LIMIT {
             match Link::connect(&self.sockets.of(view.id()), false).await {
@@ -53,20 +53,20 @@ impl Reach {
             if !blocking(move || has_keeper(&dir)).await.unwrap_or(true) {
                 let settled = |phase: &Phase| !matches!(phase, Phase::Running { .. } | Phase::Stopping { .. });
                 let known = tokio::time::timeout(SETTLING, view.until(|f| settled(&f.phase))).await;
-                return Err(if known.is_ok() { Away::Over } else { Away::Refused(unreachable(view)) });
+                return Err(if known.is_ok() { NoKeeper::Over } else { NoKeeper::Refused(unreachable(view)) });
             }
-            let seen = self.intake.look(view).await.map_err(Away::Refused)?;
+            let seen = self.intake.look(view).await.map_err(NoKeeper::Refused)?;
             view.facts = seen.facts;
             if view.facts.phase.is_final() {
-                return Err(Away::Over);
+                return Err(NoKeeper::Over);
             }
             let waited = keepers::wait(&self.sockets, view.id(), &view.dir, AGAIN).await;
-            waited.map_err(|e| Away::Refused(refuse::disk("cannot wait for a keeper", &e)))?;
+            waited.map_err(|e| NoKeeper::Refused(refuse::disk("cannot wait for a keeper", &e)))?;
             if began.elapsed() >= ELSEWHERE_LIMIT && keepers::are_elsewhere(&view.dir) {
-                return Err(Away::Refused(in_another_container(view)));
+                return Err(NoKeeper::Refused(in_another_container(view)));
             }
         }
-        Err(Away::Refused(unreachable(view)))
+        Err(NoKeeper::Refused(unreachable(view)))
     }
 }
 

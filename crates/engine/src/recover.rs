@@ -1,7 +1,7 @@
 //! From rows and folders to what is known.
 
 use crate::config::Clock;
-use crate::facts::{Facts, Seen, has_keeper};
+use crate::facts::{Facts, FolderLook, has_keeper};
 use crate::final_record::{self, FinalRecord};
 use crate::index::{Index, Opened};
 use crate::intake::MissedChange;
@@ -27,7 +27,7 @@ pub(crate) struct Recovered {
 }
 
 /// The change, if it may lead to a notice.
-fn missed_change(before: Facts, after: &Facts, seen: Seen, maybe_told: bool) -> Option<MissedChange> {
+fn missed_change(before: Facts, after: &Facts, seen: FolderLook, maybe_told: bool) -> Option<MissedChange> {
     let tells = !after.kept.spec.tell.is_nothing();
     tells.then(|| MissedChange { before, after: after.clone(), seen, maybe_told })
 }
@@ -49,7 +49,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         None => {}
     }
     let mut strays: BTreeSet<ProcessId> = ids.into_iter().collect();
-    let mut changes = Changes::default();
+    let mut changes = RowChanges::default();
     let (mut known, mut unsure, mut missed) = (Vec::new(), Vec::new(), Vec::new());
     for before in std::mem::take(&mut opened.rows) {
         let (id, is_final) = (before.id(), before.phase.is_final());
@@ -60,7 +60,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
             (false, true) => changes.forget.push(id),
             (false, false) => {
                 let after = folder_gone(&before, clock.now());
-                match missed_change(before, &after, Seen::default(), false) {
+                match missed_change(before, &after, FolderLook::default(), false) {
                     // Its row is written with what its owner is told.
                     Some(one) => missed.push(one),
                     None => changes.put.push(after.clone()),
@@ -77,7 +77,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     let rebuilt = opened.fresh;
     for id in strays {
         match stray(home, id, rebuilt) {
-            Stray::Known(found) => {
+            RowlessFolder::Known(found) => {
                 let (before, seen, facts) = *found;
                 match missed_change(before, &facts, seen, rebuilt) {
                     Some(one) => missed.push(one),
@@ -85,13 +85,13 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
                 }
                 known.push((facts, true));
             }
-            Stray::NeverAccepted => {
+            RowlessFolder::NeverAccepted => {
                 wait_until_left(&home.process(id));
                 if let Err(error) = home.process(id).remove() {
                     tracing::warn!(%id, %error, "cannot remove");
                 }
             }
-            Stray::Unreadable(why) => degraded.push(format!("a process cannot be listed: {why}")),
+            RowlessFolder::Unreadable(why) => degraded.push(format!("a process cannot be listed: {why}")),
         }
     }
     changes.write(&opened.index);
@@ -99,13 +99,13 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
 }
 
 /// Reads the folders of `rows`, several at a time: a thousand must not take long.
-fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)> {
+fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, FolderLook, Facts)> {
     let look = |facts: Facts| {
         let dir = home.process(facts.id());
         outlast_store::points::reach(&format!("recover.look.{}", facts.id()));
         // Asked before the look, so that a free lock means that the look shows their last word.
         let kept = has_keeper(&dir);
-        let mut seen = Seen::look(&dir, facts.cursor);
+        let mut seen = FolderLook::look(&dir, facts.cursor);
         if let Some(damage) = &seen.damage {
             tracing::error!(id = %facts.id(), damage, "damage");
         }
@@ -114,7 +114,7 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)
             // Its keepers are dead: whether it lives is found out now, so that no answer says it does when it does not.
             match final_record::write(&dir, &after, None, now) {
                 Ok(FinalRecord::Written) => {
-                    seen = Seen::look(&dir, facts.cursor);
+                    seen = FolderLook::look(&dir, facts.cursor);
                     after = facts.with(&seen);
                 }
                 Ok(FinalRecord::Refused { seen: known, error }) => {
@@ -133,7 +133,7 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)
     let look = |known: Facts| {
         catch_unwind(AssertUnwindSafe(|| look(known.clone()))).unwrap_or_else(|_| {
             tracing::error!(id = %known.id(), "reading its folder panicked: it is as it was last known until it is looked at again");
-            (known.clone(), Seen::default(), known)
+            (known.clone(), FolderLook::default(), known)
         })
     };
     let half = rows.len() / 2;
@@ -160,38 +160,38 @@ fn folder_gone(before: &Facts, now: Time) -> Facts {
     facts
 }
 
-enum Stray {
-    Known(Box<(Facts, Seen, Facts)>),
+enum RowlessFolder {
+    Known(Box<(Facts, FolderLook, Facts)>),
     /// The engine was killed before the request was on disk for good, and no client was answered.
     NeverAccepted,
     Unreadable(String),
 }
 
 /// A folder without a row.
-fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
+fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> RowlessFolder {
     let dir = home.process(id);
     let kept_by = has_keeper(&dir);
-    let seen = Seen::look(&dir, 0);
+    let seen = FolderLook::look(&dir, 0);
     let kept = match SpecFile::read_kept(&dir) {
         Ok(kept) if kept.id == id => kept,
-        Ok(kept) => return Stray::Unreadable(format!("{} holds the request of {}", dir.path.display(), kept.id)),
+        Ok(kept) => return RowlessFolder::Unreadable(format!("{} holds the request of {}", dir.path.display(), kept.id)),
         Err(error) if !kept_by && !rebuilt && !has_begun(&dir, &seen) => {
             // Half a request, and nothing ever came of it.
             tracing::warn!(%id, %error, "a request that was cut short");
-            return Stray::NeverAccepted;
+            return RowlessFolder::NeverAccepted;
         }
-        Err(error) => return Stray::Unreadable(error.to_string()),
+        Err(error) => return RowlessFolder::Unreadable(error.to_string()),
     };
     let before = Facts::accepted(kept);
     let facts = before.with(&seen);
     // A keeper that was not told to go on has begun nothing, and is leaving.
     let begun = facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun);
     // With the index gone, it is unknown whether it was accepted; then nothing accepted is forgotten.
-    if begun || rebuilt { Stray::Known(Box::new((before, seen, facts))) } else { Stray::NeverAccepted }
+    if begun || rebuilt { RowlessFolder::Known(Box::new((before, seen, facts))) } else { RowlessFolder::NeverAccepted }
 }
 
 /// Whether there is anything in the folder that is written only once a command was started. After a loss of power `meta` may be there and not be whole.
-fn has_begun(dir: &ProcessDir, seen: &Seen) -> bool {
+fn has_begun(dir: &ProcessDir, seen: &FolderLook) -> bool {
     let said = dir.journal().exists() || dir.segments().map_or(true, |some| !some.is_empty());
     said || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun)
 }
@@ -205,12 +205,12 @@ fn wait_until_left(dir: &ProcessDir) {
 }
 
 #[derive(Default)]
-struct Changes {
+struct RowChanges {
     put: Vec<Facts>,
     forget: Vec<ProcessId>,
 }
 
-impl Changes {
+impl RowChanges {
     /// Hands them to the index's writer. Should they be lost, the next start finds the same.
     fn write(self, index: &Index) {
         if self.put.is_empty() && self.forget.is_empty() {

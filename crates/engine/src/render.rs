@@ -1,7 +1,7 @@
 //! Answers, made from facts and files. These read the disk and block.
 
-use crate::facts::{Facts, Seen};
-use crate::left_behind::Look;
+use crate::facts::{Facts, FolderLook};
+use crate::left_behind::LeftoverSearch;
 use crate::masks::Finder;
 use outlast_core::{GapWhy, Outcome, Phase, Status, Time, limits};
 use outlast_store::dir::ProcessDir;
@@ -235,10 +235,10 @@ pub(crate) fn process(
     redactor: &Redactor,
     dir: &ProcessDir,
     facts: &Facts,
-    seen: &Seen,
+    seen: &FolderLook,
     detail: Detail,
     now: Time,
-    look: &Look,
+    look: &LeftoverSearch,
 ) -> Process {
     let meta = seen.meta.as_ref();
     let log = Log::open(dir, facts, meta);
@@ -342,9 +342,9 @@ pub(crate) fn page(redactor: &Redactor, dir: &ProcessDir, facts: &Facts, meta: O
     let command = facts.kept.spec.command.shown();
     let options = Options { ends_mid_stream: !log.closed && text.next >= log.end, ..Options::new(redactor) };
     let show = |bytes: &[u8], options: &Options<'_>| match &before {
-        Before::LineEnd => render(bytes, &command, options).text,
-        Before::Missing => render(bytes, &command, &Options { starts_mid_stream: true, ..*options }).text,
-        Before::SameLine(beginning) => rest_of_line(beginning, bytes, &command, options),
+        BeforePage::LineEnd => render(bytes, &command, options).text,
+        BeforePage::Missing => render(bytes, &command, &Options { starts_mid_stream: true, ..*options }).text,
+        BeforePage::SameLine(beginning) => rest_of_line(beginning, bytes, &command, options),
     };
     let shown = show(&text.bytes, &options);
     let mut next = text.next;
@@ -417,7 +417,7 @@ fn longest_part(bytes: &[u8], show: impl Fn(&[u8]) -> String) -> (usize, String)
 }
 
 /// Where a page begins.
-struct Begin {
+struct PageStart {
     byte: u64,
     line: u64,
     exact: bool,
@@ -425,8 +425,8 @@ struct Begin {
     tail: bool,
 }
 
-fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::Result<Begin> {
-    let at = |byte, line, exact| Begin { byte, line, exact, tail: false };
+fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::Result<PageStart> {
+    let at = |byte, line, exact| PageStart { byte, line, exact, tail: false };
     if let Some(byte) = page.from_byte {
         let byte = byte.min(log.end);
         let line = lines.line_of_offset(&log.reader, byte, log.written())?;
@@ -434,7 +434,7 @@ fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::R
     }
     let Some(line) = page.offset else {
         let last = lines.last_lines(&log.reader, limit, most, log.written())?;
-        return Ok(Begin { tail: true, ..at(last.offset, last.line, last.exact) });
+        return Ok(PageStart { tail: true, ..at(last.offset, last.line, last.exact) });
     };
     let found = lines.offset_of_line(&log.reader, line, log.written())?;
     Ok(match found.value {
@@ -453,7 +453,7 @@ fn gap_before(log: &Log, byte: u64) -> io::Result<Option<Event>> {
 }
 
 /// What lies before the first byte of a page.
-enum Before {
+enum BeforePage {
     /// Nothing, or the end of a line.
     LineEnd,
     /// The beginning of the same line.
@@ -465,7 +465,7 @@ enum Before {
 /// How far back the beginning of a line is looked for.
 const LONGEST_BEGINNING: usize = 1 << 20;
 
-impl Before {
+impl BeforePage {
     fn look(log: &Log, byte: u64) -> io::Result<Self> {
         let Some(last) = byte.checked_sub(1) else { return Ok(Self::LineEnd) };
         match log.read(last, 1)? {
@@ -498,22 +498,22 @@ impl Before {
 }
 
 /// The lines of a page. One that lacks its beginning is left out where another follows, since it is unknown what it would have shown.
-fn whole_lines(log: &Log, lines: &LineMap, begin: &mut Begin, limit: u64, most: u64) -> io::Result<(Text, Before)> {
+fn whole_lines(log: &Log, lines: &LineMap, begin: &mut PageStart, limit: u64, most: u64) -> io::Result<(PageText, BeforePage)> {
     let mut text = read_lines(log, begin, limit, most)?;
     if text.from != begin.byte {
         let line = lines.line_of_offset(&log.reader, text.from, log.written())?;
-        *begin = Begin { byte: text.from, line: line.value, exact: begin.exact && line.exact, ..*begin };
+        *begin = PageStart { byte: text.from, line: line.value, exact: begin.exact && line.exact, ..*begin };
     }
-    let before = Before::look(log, begin.byte)?;
-    if let Before::Missing = before
+    let before = BeforePage::look(log, begin.byte)?;
+    if let BeforePage::Missing = before
         && let Some(newline) = text.bytes.iter().position(|&b| b == b'\n')
         && begin.byte + newline as u64 + 1 < log.end
     {
-        *begin = Begin { byte: begin.byte + newline as u64 + 1, line: begin.line + 1, ..*begin };
+        *begin = PageStart { byte: begin.byte + newline as u64 + 1, line: begin.line + 1, ..*begin };
         let told = text.gaps;
         text = read_lines(log, begin, limit, most)?;
         text.gaps.splice(..0, told);
-        return Ok((text, Before::LineEnd));
+        return Ok((text, BeforePage::LineEnd));
     }
     Ok((text, before))
 }
@@ -529,7 +529,7 @@ fn rest_of_line(beginning: &[u8], rest: &[u8], command: &str, options: &Options<
 }
 
 /// Lines as bytes.
-struct Text {
+struct PageText {
     /// Where they begin: where they were asked for, or behind a gap there.
     from: u64,
     bytes: Vec<u8>,
@@ -538,8 +538,8 @@ struct Text {
 }
 
 /// At most `limit` lines, and at most about `most` bytes, up to a gap: text behind one is not joined to text before it.
-fn read_lines(log: &Log, begin: &Begin, limit: u64, most: u64) -> io::Result<Text> {
-    let mut text = Text { from: begin.byte, bytes: Vec::new(), next: begin.byte, gaps: Vec::new() };
+fn read_lines(log: &Log, begin: &PageStart, limit: u64, most: u64) -> io::Result<PageText> {
+    let mut text = PageText { from: begin.byte, bytes: Vec::new(), next: begin.byte, gaps: Vec::new() };
     let mut wanted = limit;
     while wanted > 0 && (text.bytes.len() as u64) < most {
         match log.read(text.next, 64 << 10)? {

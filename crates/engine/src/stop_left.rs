@@ -3,7 +3,7 @@
 use crate::disk::blocking;
 use crate::facts::has_keeper;
 use crate::link::Link;
-use crate::orphan::Named;
+use crate::orphan::TreeMember;
 use crate::parts::Parts;
 use crate::reach::{unexpected, unreachable};
 use crate::stop::{for_each, survived};
@@ -24,7 +24,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// Stops what is left of the tree of a process that is over: through its keeper, or without one if none lives or it is of an earlier version.
 pub(crate) async fn stop_left(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop) -> Result<StoppedLeft, Error> {
-    let mut seen: Vec<Named> = Vec::new();
+    let mut seen: Vec<TreeMember> = Vec::new();
     for _ in 0..TRIES {
         view.facts = parts.intake.look(view).await?.facts;
         let Some(mut keeper) = connect(parts, view).await else {
@@ -68,15 +68,15 @@ async fn connect(parts: &Arc<Parts>, view: &ProcessView) -> Option<Link> {
     if has_keeper { Link::connect(&parts.sockets.of(view.id()), false).await.ok() } else { None }
 }
 
-async fn named_members(parts: &Arc<Parts>, view: &ProcessView) -> Result<Vec<Named>, Error> {
+async fn named_members(parts: &Arc<Parts>, view: &ProcessView) -> Result<Vec<TreeMember>, Error> {
     let (here, dir, facts, id) = (Arc::clone(parts), view.dir.clone(), Arc::clone(&view.facts), view.id());
-    let look = move || here.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
-    let found: Option<Vec<Named>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
+    let look = move || here.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(TreeMember::of).collect());
+    let found: Option<Vec<TreeMember>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
     Ok(found.unwrap_or_default())
 }
 
 /// Stops them by identity. If the client leaves, the stop is finished all the same.
-async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, mut seen: Vec<Named>) -> Result<StoppedLeft, Error> {
+async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, mut seen: Vec<TreeMember>) -> Result<StoppedLeft, Error> {
     let (here, dir, facts, id) = (Arc::clone(parts), view.dir.clone(), Arc::clone(&view.facts), view.id());
     let (asked, way, now) = (stop.clone(), stop.way, parts.now());
     let stopping = tokio::spawn(async move {
@@ -96,7 +96,7 @@ async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop,
     if !ended.survivors.is_empty() {
         return Err(survived(view, &ended.survivors));
     }
-    let is_known = |one: &Named| ended.seen_dead.iter().any(|dead| dead.life == one.life);
+    let is_known = |one: &TreeMember| ended.seen_dead.iter().any(|dead| dead.life == one.life);
     seen.retain(|one| !is_known(one));
     seen.extend(ended.seen_dead.iter().cloned());
     let unrecorded = refused.map(|why| format!("the stop could not be recorded: {why}"));
@@ -117,8 +117,8 @@ fn not_recorded(view: &ProcessView) -> Option<String> {
     ))
 }
 
-async fn stopped(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, seen: Vec<Named>, warning: Option<String>) -> StoppedLeft {
-    let mut dead: Vec<Named> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
+async fn stopped(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, seen: Vec<TreeMember>, warning: Option<String>) -> StoppedLeft {
+    let mut dead: Vec<TreeMember> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
     dead.sort_by_key(|one| (one.life.start_ticks, one.life.pid));
     dead.dedup_by_key(|one| one.life);
     let killed = dead.iter().map(|one| parts.leftovers.shown(&view.facts, one)).collect();

@@ -2,7 +2,7 @@
 //! keepers are dead it finds out what became of the command.
 
 use crate::disk::{AGAIN, blocking};
-use crate::facts::{self, Facts, Seen};
+use crate::facts::{self, Facts, FolderLook};
 use crate::final_record::{self, FinalRecord};
 use crate::launch::KeeperSource;
 use crate::link::Link;
@@ -112,7 +112,7 @@ impl Supervisor {
     async fn look(&self) -> Option<Arc<Facts>> {
         let facts = self.parts.table.facts(self.id).await?;
         let (dir, cursor) = (self.dir.clone(), facts.cursor);
-        let seen = self.parts.disk.at(move || Seen::look(&dir, cursor)).await.ok()?;
+        let seen = self.parts.disk.at(move || FolderLook::look(&dir, cursor)).await.ok()?;
         self.parts.intake.apply_look(self.id, seen).await
     }
 

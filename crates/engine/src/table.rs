@@ -1,7 +1,7 @@
 //! What is known of every process of a home, in memory. Nothing here waits or touches a disk: the owner of the table does.
 
-use crate::facts::{Facts, Seen};
-use crate::listing::{Listed, Listing};
+use crate::facts::{Facts, FolderLook};
+use crate::listing::{LastEntry, Listing};
 use crate::near::{self, Near};
 use crate::refuse;
 use crate::retain::Finished;
@@ -45,7 +45,7 @@ impl ProcessView {
 }
 
 /// The answer to a reservation.
-pub(crate) enum Reserved {
+pub(crate) enum Reservation {
     /// The id is reserved: accept it or let it go.
     New,
     /// The same request was made before.
@@ -56,7 +56,7 @@ pub(crate) enum Reserved {
 
 /// Which processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum WhichProcesses {
     /// All there are.
     All,
     /// Those whose facts are not final.
@@ -70,16 +70,16 @@ pub(crate) struct Counts {
 }
 
 /// What a look into a folder leads to.
-pub(crate) struct Advance {
+pub(crate) struct AppliedLook {
     pub(crate) before: Arc<Facts>,
     pub(crate) after: Arc<Facts>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: FolderLook,
 }
 
 /// One process in the table.
 enum Slot {
     /// A request that is not on disk yet.
-    Reserved {
+    Reservation {
         hash: String,
         owner: Owner,
         _pending: watch::Sender<()>,
@@ -93,7 +93,7 @@ struct TableEntry {
     /// Told of every change; none once the facts are final.
     tell: Option<watch::Sender<Arc<Facts>>>,
     input: Arc<tokio::sync::Mutex<()>>,
-    listed: Arc<Listed>,
+    listed: Arc<LastEntry>,
 }
 
 /// All processes.
@@ -131,7 +131,7 @@ impl Table {
     fn entry(&self, id: ProcessId) -> Option<&TableEntry> {
         match self.slots.get(&id) {
             Some(Slot::Known(entry)) => Some(entry),
-            Some(Slot::Reserved { .. }) | None => None,
+            Some(Slot::Reservation { .. }) | None => None,
         }
     }
 
@@ -190,30 +190,30 @@ impl Table {
         near::near(name, &known)
     }
 
-    pub(crate) fn all(&self, owner: &Owner, which: Which) -> Vec<ProcessView> {
+    pub(crate) fn all(&self, owner: &Owner, which: WhichProcesses) -> Vec<ProcessView> {
         let may = |id: &&ProcessId| self.entry(**id).is_some_and(|e| owner.may_touch(&e.facts.kept.spec.owner));
         match which {
-            Which::All => self.slots.keys().filter(may).filter_map(|id| self.view(*id)).collect(),
-            Which::Live => self.live.iter().filter(may).filter_map(|id| self.view(*id)).collect(),
+            WhichProcesses::All => self.slots.keys().filter(may).filter_map(|id| self.view(*id)).collect(),
+            WhichProcesses::Live => self.live.iter().filter(may).filter_map(|id| self.view(*id)).collect(),
         }
     }
 
-    pub(crate) fn listing(&self, owner: &Owner, which: Which) -> Vec<Listing> {
+    pub(crate) fn listing(&self, owner: &Owner, which: WhichProcesses) -> Vec<Listing> {
         let listing = |e: &TableEntry| Listing { facts: Arc::clone(&e.facts), listed: Arc::clone(&e.listed) };
         let may = |e: &&TableEntry| owner.may_touch(&e.facts.kept.spec.owner);
         match which {
-            Which::All => self.slots.keys().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
-            Which::Live => self.live.iter().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
+            WhichProcesses::All => self.slots.keys().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
+            WhichProcesses::Live => self.live.iter().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
         }
     }
 
-    pub(crate) fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+    pub(crate) fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reservation, Error> {
         match self.slots.get(&id) {
             Some(Slot::Known(entry)) if entry.facts.kept.hash == hash && entry.facts.kept.spec.owner == owner => {
-                return self.view(id).map(Reserved::Same).ok_or_else(|| refuse::not_found(&id.to_string(), &[]));
+                return self.view(id).map(Reservation::Same).ok_or_else(|| refuse::not_found(&id.to_string(), &[]));
             }
-            Some(Slot::Reserved { hash: same, owner: for_whom, pending, .. }) if *same == hash && *for_whom == owner => {
-                return Ok(Reserved::Pending(pending.clone()));
+            Some(Slot::Reservation { hash: same, owner: for_whom, pending, .. }) if *same == hash && *for_whom == owner => {
+                return Ok(Reservation::Pending(pending.clone()));
             }
             Some(_) => {
                 let what = format!("{id} is the name of another process, with another command, directory, environment, flag or owner");
@@ -229,13 +229,13 @@ impl Table {
             return Err(refuse::refusal(code::TOO_MANY, what, hint));
         }
         let (tell, pending) = watch::channel(());
-        self.slots.insert(id, Slot::Reserved { hash, owner, _pending: tell, pending });
+        self.slots.insert(id, Slot::Reservation { hash, owner, _pending: tell, pending });
         self.live.insert(id);
-        Ok(Reserved::New)
+        Ok(Reservation::New)
     }
 
     pub(crate) fn let_go(&mut self, id: ProcessId) {
-        if let Some(Slot::Reserved { .. }) = self.slots.get(&id) {
+        if let Some(Slot::Reservation { .. }) = self.slots.get(&id) {
             self.slots.remove(&id);
             self.live.remove(&id);
         }
@@ -277,7 +277,7 @@ impl Table {
     }
 
     /// Applies what a look showed. What was known before, and what is known then.
-    pub(crate) fn apply_look(&mut self, look: &Advance) -> Option<(Arc<Facts>, Arc<Facts>)> {
+    pub(crate) fn apply_look(&mut self, look: &AppliedLook) -> Option<(Arc<Facts>, Arc<Facts>)> {
         // What has changed since the look is not lost.
         let after = |known: &Arc<Facts>| match Arc::ptr_eq(known, &look.before) {
             true => Arc::clone(&look.after),
@@ -321,7 +321,7 @@ impl Table {
             Slot::Known(TableEntry { facts, .. }) if facts.phase.is_final() && may_go(facts.id()) => {
                 Some(Finished { id: facts.id(), ended_at: facts.ended_at()?, bytes: facts.bytes, consumed: facts.consumed })
             }
-            Slot::Known(_) | Slot::Reserved { .. } => None,
+            Slot::Known(_) | Slot::Reservation { .. } => None,
         });
         finished.collect()
     }

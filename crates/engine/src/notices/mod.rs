@@ -10,12 +10,14 @@ mod table;
 mod waiters;
 mod writer;
 
-pub(crate) use barrier::{Barrier, Target};
+pub(crate) use barrier::{Barrier, BarrierTarget};
 pub(crate) use outbox::{Outbox, keep_time};
 pub(crate) use table::Claimed;
-pub(crate) use table::{Claim, Draft, Entry, Filter, OpenSession, Owed, Pushed, Settled, Verdict, end_key, moment};
+pub(crate) use table::{
+    Claim, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleReply, Verdict, end_key, moment,
+};
 pub(crate) use waiters::{Waiters, Waiting};
-pub(crate) use writer::{News, NoticeWriter, watched};
+pub(crate) use writer::{NoticeWriter, ProcessChange, watched};
 
 #[cfg(test)]
 pub(crate) use table::{by_key, last_seq, read};

@@ -1,6 +1,6 @@
 //! The notices that were made last, for those who follow: what was just written need not be read from the disk to be sent on.
 
-use super::table::Entry;
+use super::table::NoticeEntry;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,25 +11,25 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// The notices that were made last, while anybody follows. Copies are cheap.
 #[derive(Clone, Default)]
-pub(crate) struct Recent(Arc<Mutex<Kept>>);
+pub(crate) struct Recent(Arc<Mutex<RecentBuffer>>);
 
 /// What is kept: places without a gap between them, of which the last is the newest that anybody was told of. Or nothing.
 #[derive(Default)]
-struct Kept {
+struct RecentBuffer {
     followers: usize,
-    made: VecDeque<Arc<Entry>>,
+    made: VecDeque<Arc<NoticeEntry>>,
     bytes: usize,
     /// The newest place that was added, kept or not.
     newest: u64,
 }
 
-impl Kept {
+impl RecentBuffer {
     fn forget(&mut self) {
         self.made.clear();
         self.bytes = 0;
     }
 
-    fn add(&mut self, entry: &Entry) {
+    fn add(&mut self, entry: &NoticeEntry) {
         // Whoever wrote first need not come here first. Where one is missing, those behind it say nothing about it.
         let follows = entry.notice.seq == self.newest + 1;
         self.newest = self.newest.max(entry.notice.seq);
@@ -46,12 +46,12 @@ impl Kept {
 }
 
 impl Recent {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, RecentBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// These are on disk. Before anybody is told that there is something.
-    pub(super) fn add<'a>(&self, made: impl IntoIterator<Item = &'a Entry>) {
+    pub(super) fn add<'a>(&self, made: impl IntoIterator<Item = &'a NoticeEntry>) {
         let mut kept = self.kept();
         if kept.followers > 0 {
             made.into_iter().for_each(|entry| kept.add(entry));
@@ -75,7 +75,7 @@ pub(crate) struct Following(Recent);
 
 impl Following {
     /// All notices behind a place, of whatever conversation. Nothing if that is not known: then the disk knows.
-    pub(crate) fn behind(&self, after: u64) -> Option<Vec<Arc<Entry>>> {
+    pub(crate) fn behind(&self, after: u64) -> Option<Vec<Arc<NoticeEntry>>> {
         let kept = self.0.kept();
         let first = kept.made.front()?.notice.seq;
         (first.saturating_sub(1) <= after).then(|| kept.made.iter().filter(|entry| entry.notice.seq > after).cloned().collect())
@@ -99,13 +99,13 @@ mod tests {
     use super::*;
     use outlast_core::{Body, Notice, Owner, Route, Time};
 
-    fn entry(seq: u64, bytes: usize) -> Entry {
+    fn entry(seq: u64, bytes: usize) -> NoticeEntry {
         let (at, owner, body) = (Time::from_micros(0), Owner::default(), Body::Posted(serde_json::Map::new()));
         let mut notice = Notice::new("evt_1".into(), at, None, &owner, Route::default(), body);
         notice.seq = seq;
         let none = String::new;
         let (state, reason, lease) = (none(), none(), none());
-        Entry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None }
+        NoticeEntry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None }
     }
 
     fn add<const N: usize>(recent: &Recent, made: [(u64, usize); N]) {

@@ -11,14 +11,14 @@ const MOST_NAMED: usize = 16;
 
 /// Where a process stands among the others.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ProcessLinks {
     pub(super) pid: u32,
     pub(super) parent: u32,
     pub(super) group: u32,
     pub(super) session: u32,
 }
 
-impl Place {
+impl ProcessLinks {
     pub(super) fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, parent: parent_of(pid)?, group: group_of(pid)?, session: session_of(pid)? })
     }
@@ -38,11 +38,11 @@ impl Unexamined {
     ///
     /// `tree` has every pid that was ever seen in it. `heir` is the process to which those pass whose parents in the tree are dead: the root has
     /// passed to it as well. Without one, only what is linked by the tree itself counts.
-    pub(super) fn sorted(all: &[Place], tree: &HashSet<u32>, heir: Option<u32>) -> Self {
+    pub(super) fn sorted(all: &[ProcessLinks], tree: &HashSet<u32>, heir: Option<u32>) -> Self {
         let mut linked: HashSet<u32> = HashSet::new();
         loop {
             let is_known = |pid: u32| tree.contains(&pid) || linked.contains(&pid);
-            let is_linked = |p: &Place| heir == Some(p.parent) || [p.parent, p.group, p.session].into_iter().any(is_known);
+            let is_linked = |p: &ProcessLinks| heir == Some(p.parent) || [p.parent, p.group, p.session].into_iter().any(is_known);
             let more: Vec<u32> = all.iter().filter(|p| !linked.contains(&p.pid) && is_linked(p)).map(|p| p.pid).collect();
             if more.is_empty() {
                 break;
@@ -78,11 +78,11 @@ impl Unexamined {
 mod tests {
     use super::*;
 
-    fn place(pid: u32, parent: u32, group: u32, session: u32) -> Place {
-        Place { pid, parent, group, session }
+    fn place(pid: u32, parent: u32, group: u32, session: u32) -> ProcessLinks {
+        ProcessLinks { pid, parent, group, session }
     }
 
-    fn sorted(all: &[Place], heir: Option<u32>) -> Unexamined {
+    fn sorted(all: &[ProcessLinks], heir: Option<u32>) -> Unexamined {
         Unexamined::sorted(all, &HashSet::from([100, 101]), heir)
     }
 

@@ -43,9 +43,9 @@ impl World {
 
     fn settled(&self, n: u8) -> (FinalRecord, Facts) {
         let dir = self.home.process(id(n));
-        let before = Facts::accepted(kept(n)).with(&Seen::look(&dir, 0));
+        let before = Facts::accepted(kept(n)).with(&FolderLook::look(&dir, 0));
         let settled = final_record::write(&dir, &before, None, NOW).unwrap();
-        let after = before.with(&Seen::look(&dir, before.cursor));
+        let after = before.with(&FolderLook::look(&dir, before.cursor));
         (settled, after)
     }
 }
@@ -253,7 +253,7 @@ fn a_running_process_whose_meta_is_gone_is_lost_and_not_started_again() {
     let of = outlast_core::Incarnation { pid: 7, start_ticks: 7, boot: 7 };
     let known = Facts { phase: Phase::Running { of, closed: None }, ..Facts::accepted(kept(1)) };
     assert!(matches!(final_record::write(&dir, &known, None, NOW).unwrap(), FinalRecord::Written));
-    assert_eq!(known.with(&Seen::look(&dir, 0)).phase, Phase::Lost { last_seen: Some(of), at: NOW });
+    assert_eq!(known.with(&FolderLook::look(&dir, 0)).phase, Phase::Lost { last_seen: Some(of), at: NOW });
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_failed_start_is_an_end_like_any_other() {
     let dir = world.home.process(id(1));
     let failure = StartFailure { errno: libc::ENOENT, what: "no program".into() };
     assert!(final_record::never_started(&dir, id(1), failure, NOW).unwrap());
-    let facts = Facts::accepted(kept(1)).with(&Seen::look(&dir, 0));
+    let facts = Facts::accepted(kept(1)).with(&FolderLook::look(&dir, 0));
     assert!(facts.phase.is_final());
     assert_eq!(facts.phase.word(), "failed_start");
     assert_eq!(SpecFile::read_launch(&dir).unwrap(), None, "what it needed is scrubbed");

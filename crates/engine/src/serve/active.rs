@@ -3,12 +3,12 @@
 use super::context::RequestContext;
 use crate::facts::Facts;
 use crate::refuse;
-use crate::table::Which;
+use crate::table::WhichProcesses;
 use outlast_wire::v1::{Active, Activity, Error, ErrorKind};
 
 pub(super) async fn active(asked: &RequestContext, about: Activity) -> Result<Active, Error> {
     let now = asked.parts.now();
-    let views = asked.parts.table.all(&asked.owner, Which::Live).await?;
+    let views = asked.parts.table.all(&asked.owner, WhichProcesses::Live).await?;
     let runs = |f: &Facts| !f.is_over();
     let running = views.iter().filter(|v| runs(&v.facts)).count() as u64;
     let any = |so: &dyn Fn(&Facts) -> bool| views.iter().any(|v| runs(&v.facts) && so(&v.facts));

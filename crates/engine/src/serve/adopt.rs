@@ -3,13 +3,13 @@
 use super::context::RequestContext;
 use super::poll;
 use super::run::{undo, without_secrets};
-use crate::adopt::{self, Found};
+use crate::adopt::{self, LivingProcess};
 use crate::bytes::random_id;
 use crate::disk::blocking;
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, FolderLook};
 use crate::os::id_of_environment;
 use crate::parts::Parts;
-use crate::table::{ProcessView, Reserved, Which};
+use crate::table::{ProcessView, Reservation, WhichProcesses};
 use crate::{final_record, refuse};
 use outlast_core::{Incarnation, Owner, ProcessId, Record};
 use outlast_store::meta::Meta;
@@ -27,7 +27,7 @@ pub(super) async fn adopt(asked: &RequestContext, from: AdoptFrom) -> Result<Ado
     let (bin, now) = (asked.parts.home.bin(), asked.parts.now());
     let by_pid = matches!(from, AdoptFrom::Pid { .. });
     let mut answer = Adopted::default();
-    let found: Vec<Result<Found, String>> = match from {
+    let found: Vec<Result<LivingProcess, String>> = match from {
         AdoptFrom::Pid { pid } => {
             let hint = "`ps` shows which pids there are";
             let found = adopt::from_pid(pid, asked.owner.clone(), &bin, now);
@@ -61,7 +61,7 @@ pub(super) async fn adopt(asked: &RequestContext, from: AdoptFrom) -> Result<Ado
 
 /// Why this life is part of a process that is known, if it is: stopping it is for that one's owner, and it would be stopped twice.
 async fn part_of(asked: &RequestContext, of: Incarnation) -> Result<Option<String>, Error> {
-    let all = asked.parts.table.all(&Owner::default(), Which::All).await?;
+    let all = asked.parts.table.all(&Owner::default(), WhichProcesses::All).await?;
     let leads = |v: &ProcessView, life: Incarnation| v.facts.phase.alive() == Some(life);
     let (by_name, above) = (id_of_environment(of.pid), ancestors(of.pid));
     let named = all.iter().find(|v| by_name == Some(v.id()));
@@ -83,11 +83,11 @@ fn ancestors(pid: u32) -> Vec<Incarnation> {
 /// The process under which this life is known already.
 async fn known(asked: &RequestContext, of: Incarnation) -> Result<Option<ProcessView>, Error> {
     // All of them: a life that another conversation owns must not be taken in twice.
-    let all = asked.parts.table.all(&Owner::default(), Which::Live).await?;
+    let all = asked.parts.table.all(&Owner::default(), WhichProcesses::Live).await?;
     Ok(all.into_iter().find(|v| v.facts.phase.alive() == Some(of)))
 }
 
-async fn take_in(asked: &RequestContext, found: Found) -> Result<ProcessView, Error> {
+async fn take_in(asked: &RequestContext, found: LivingProcess) -> Result<ProcessView, Error> {
     if let Some(view) = known(asked, found.of).await? {
         return if asked.owner.may_touch(&view.facts.kept.spec.owner) {
             Ok(view)
@@ -102,7 +102,7 @@ async fn take_in(asked: &RequestContext, found: Found) -> Result<ProcessView, Er
 }
 
 /// Writes it down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
-async fn begin(parts: &Arc<Parts>, found: Found) -> Result<ProcessView, Error> {
+async fn begin(parts: &Arc<Parts>, found: LivingProcess) -> Result<ProcessView, Error> {
     let parts = Arc::clone(parts);
     let task = tokio::spawn(async move {
         let id = reserve(&parts, &found).await?;
@@ -118,12 +118,12 @@ async fn begin(parts: &Arc<Parts>, found: Found) -> Result<ProcessView, Error> {
     task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
 }
 
-async fn reserve(parts: &Arc<Parts>, found: &Found) -> Result<ProcessId, Error> {
+async fn reserve(parts: &Arc<Parts>, found: &LivingProcess) -> Result<ProcessId, Error> {
     // An id that is in use here means another process; this one gets one of its own.
     for id in found.id.into_iter().chain(std::iter::repeat_with(random_id)) {
         match parts.table.reserve(id, hash(found), found.spec.owner.clone()).await {
-            Ok(Reserved::New) => return Ok(id),
-            Ok(Reserved::Same(_) | Reserved::Pending(_)) => {}
+            Ok(Reservation::New) => return Ok(id),
+            Ok(Reservation::Same(_) | Reservation::Pending(_)) => {}
             Err(error) if error.code == code::ID_TAKEN => {}
             Err(error) => return Err(error),
         }
@@ -131,15 +131,15 @@ async fn reserve(parts: &Arc<Parts>, found: &Found) -> Result<ProcessId, Error> 
     unreachable!("ids do not run out")
 }
 
-fn hash(found: &Found) -> String {
+fn hash(found: &LivingProcess) -> String {
     format!("adopted:{}:{}:{:032x}", found.of.pid, found.of.start_ticks, found.of.boot)
 }
 
-async fn write_down(parts: &Arc<Parts>, id: ProcessId, found: Found) -> Result<ProcessView, Error> {
+async fn write_down(parts: &Arc<Parts>, id: ProcessId, found: LivingProcess) -> Result<ProcessView, Error> {
     let (dir, now, of) = (parts.home.process(id), parts.now(), found.of);
     let kept = kept(parts, id, found);
     let on_disk = kept.clone();
-    let written = blocking(move || -> Result<Seen, Error> {
+    let written = blocking(move || -> Result<FolderLook, Error> {
         let failed = |e: std::io::Error| refuse::disk(format!("cannot write down {id}"), &e);
         dir.create().map_err(failed)?;
         // Nothing is to be started: what a keeper would need is taken out at once, and would start nothing.
@@ -148,7 +148,7 @@ async fn write_down(parts: &Arc<Parts>, id: ProcessId, found: Found) -> Result<P
             meta.release().map_err(failed)?;
         }
         final_record::record(&dir, &[Record::Adopted { at: now, of }]).map_err(failed)?;
-        Ok(Seen::look(&dir, 0))
+        Ok(FolderLook::look(&dir, 0))
     })
     .await
     .map_err(|e| refuse::disk(format!("cannot write down {id}"), &e))?;
@@ -170,7 +170,7 @@ async fn write_down(parts: &Arc<Parts>, id: ProcessId, found: Found) -> Result<P
     parts.table.accept_process(facts, None).await
 }
 
-fn kept(parts: &Parts, id: ProcessId, found: Found) -> Kept {
+fn kept(parts: &Parts, id: ProcessId, found: LivingProcess) -> Kept {
     let hash = hash(&found);
     let (spec, _) = without_secrets(found.spec, &parts.redactor);
     Kept {

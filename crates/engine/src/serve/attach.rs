@@ -2,7 +2,7 @@
 
 use super::context::RequestContext;
 use super::poll;
-use crate::reach::Away;
+use crate::reach::NoKeeper;
 use outlast_core::Phase;
 use outlast_wire::v1::keeper::Ask;
 
@@ -39,7 +39,7 @@ pub(super) async fn attach(asked: &RequestContext, name: &str, read_only: bool) 
                 link = open.ask(Ask::Attached { on: true }).await.is_ok().then_some(open);
                 failures = if link.is_some() { 0 } else { failures + 1 };
             }
-            Err(Away::Over | Away::Refused(_)) => return,
+            Err(NoKeeper::Over | NoKeeper::Refused(_)) => return,
         }
     }
 }

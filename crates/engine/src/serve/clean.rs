@@ -4,13 +4,13 @@ use super::chosen::Chosen;
 use super::context::RequestContext;
 use super::remove::{left_running, until_closed};
 use crate::remove;
-use crate::table::Which;
+use crate::table::WhichProcesses;
 use outlast_core::Owner;
 use outlast_wire::code;
 use outlast_wire::v1::{Cleaned, Error};
 
 pub(super) async fn clean(asked: &RequestContext, chosen: &Chosen) -> Result<Cleaned, Error> {
-    let mut views = asked.parts.table.all(&asked.owner, Which::All).await?;
+    let mut views = asked.parts.table.all(&asked.owner, WhichProcesses::All).await?;
     views.retain(|v| v.facts.is_over() && chosen.takes(v));
     let mut cleaned = Cleaned::default();
     for mut view in views {
@@ -38,7 +38,7 @@ pub(super) async fn clean(asked: &RequestContext, chosen: &Chosen) -> Result<Cle
     if let Some(place) = asked.parts.place.clone() {
         // What was left running may have ended since. Listed before those that live: a leaf whose process is not among them is unused.
         let leaves = place.leaves();
-        let live = asked.parts.table.all(&Owner::default(), Which::Live).await?;
+        let live = asked.parts.table.all(&Owner::default(), WhichProcesses::Live).await?;
         let dead = leaves.into_iter().filter(|id| !live.iter().any(|v| v.id() == *id)).collect::<Vec<_>>();
         // What could not be removed is found by the next cleaning.
         let _swept = crate::disk::blocking(move || dead.into_iter().for_each(|id| place.remove_leaf(id))).await;

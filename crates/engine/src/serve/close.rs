@@ -2,7 +2,7 @@
 
 use super::context::RequestContext;
 use super::write::checked;
-use crate::reach::{Away, unexpected, unreachable};
+use crate::reach::{NoKeeper, unexpected, unreachable};
 use outlast_core::Ask as Wish;
 use outlast_wire::v1::keeper::{Ask, Say};
 use outlast_wire::v1::{Error, Written};
@@ -19,8 +19,8 @@ pub(super) async fn close(asked: &RequestContext, name: &str) -> Result<Written,
         checked(asked, &mut view, Wish::CloseInput).await?;
         let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
-            Err(Away::Over) => continue,
-            Err(Away::Refused(error)) => return Err(error),
+            Err(NoKeeper::Over) => continue,
+            Err(NoKeeper::Refused(error)) => return Err(error),
         };
         match link.ask(Ask::CloseInput).await {
             Ok(Say::Ok | Say::Written { .. }) => {

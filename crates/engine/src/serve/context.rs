@@ -73,7 +73,7 @@ pub(super) async fn reading<T: Send + 'static>(what: impl FnOnce() -> io::Result
 }
 
 /// An answer, and the process whose end it shows, if it does.
-pub(crate) struct Ended<T> {
+pub(crate) struct AnswerWithEnd<T> {
     pub(crate) answer: T,
     pub(crate) of: Option<Arc<Facts>>,
     /// The wait that it answers.

@@ -3,7 +3,7 @@
 use super::context::RequestContext;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
-use crate::notices::{Owed, Pushed};
+use crate::notices::{OwedDelivery, PushResult};
 use crate::points::point;
 use crate::refuse;
 use outlast_text::announce;
@@ -48,8 +48,8 @@ pub(super) async fn deliveries(asked: &RequestContext, sink: String, limit: u32,
     }
 }
 
-fn answer(owed: Vec<Owed>) -> Deliveries {
-    let delivery = |owed: Owed| {
+fn answer(owed: Vec<OwedDelivery>) -> Deliveries {
+    let delivery = |owed: OwedDelivery| {
         let text = announce(&owed.entry.notice);
         Delivery::new(owed.entry.notice, text, owed.attempts, owed.first_at, owed.lease)
     };
@@ -86,10 +86,10 @@ pub(super) async fn pushed(asked: &RequestContext, sink: String, seq: u64, lease
     let short = |reason: String| reason.chars().take(LONGEST_REASON).collect();
     let after = |ms: u64| Duration::from_millis(ms.min(LONGEST_LEASE));
     let how = match how {
-        Push::Delivered => Pushed::Delivered,
-        Push::Again { after_ms, reason } => Pushed::Again { after: after(after_ms), reason: short(reason) },
-        Push::Later { after_ms } => Pushed::Later { after: after(after_ms) },
-        Push::Dead { reason } => Pushed::Dead { reason: short(reason) },
+        Push::Delivered => PushResult::Delivered,
+        Push::Again { after_ms, reason } => PushResult::Again { after: after(after_ms), reason: short(reason) },
+        Push::Later { after_ms } => PushResult::Later { after: after(after_ms) },
+        Push::Dead { reason } => PushResult::Dead { reason: short(reason) },
     };
     point!("delivery.before_settle");
     let (kept, end_of) = asked.parts.outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;

@@ -1,7 +1,7 @@
 //! Which verb a request is for, and how it is answered.
 
 use super::chosen::Chosen;
-use super::context::{Ended, Input, RequestContext, run_to_completion};
+use super::context::{AnswerWithEnd, Input, RequestContext, run_to_completion};
 use super::relay::Relay;
 use super::{
     active, adopt, attach, clean, close, deliveries, engine_status, engine_stop, gateway, kill, list, log, notice, poll, read, remove,
@@ -45,9 +45,9 @@ impl RequestContext {
             Request::Log { process, page } => self.answer_with_end(log::log(self, &process, page).await, "log").await,
             Request::Read { process, from, follow, to_exit, view, masked, timed } => {
                 let until = match (follow, to_exit) {
-                    (false, _) => read::Until::Now,
-                    (true, false) => read::Until::Closed,
-                    (true, true) => read::Until::Exit,
+                    (false, _) => read::ReadUntil::Now,
+                    (true, false) => read::ReadUntil::Closed,
+                    (true, true) => read::ReadUntil::Exit,
                 };
                 let viewed = if view { read::Viewed::Yes } else { read::Viewed::No };
                 let secrets = if masked { read::Secrets::Masked } else { read::Secrets::Raw };
@@ -132,7 +132,7 @@ impl RequestContext {
     }
 
     /// Answers with what shows the end of a process, if it has one to show: its owner need not be told of it then. Only an act in its own conversation counts.
-    async fn answer_with_end<T: Serialize>(&self, result: Result<Ended<T>, Error>, how: &'static str) {
+    async fn answer_with_end<T: Serialize>(&self, result: Result<AnswerWithEnd<T>, Error>, how: &'static str) {
         let ended = match result {
             Ok(ended) => ended,
             Err(error) => return self.out.error(error).await,

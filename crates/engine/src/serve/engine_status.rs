@@ -36,7 +36,7 @@ fn login(asked: &RequestContext) -> String {
     let shell: Shell = shell::find(None, Some(config.user.shell.as_os_str().as_bytes()));
     let dir = parts.home.shell();
     let request =
-        shell::Request { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
+        shell::SnapshotRequest { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
     let path = shell.path.display();
     match parts.snapshots.state(&request) {
         SnapshotState::Ready { exports, functions, aliases, .. } => {

@@ -2,7 +2,7 @@
 
 use super::context::RequestContext;
 use crate::refuse;
-use crate::table::Which;
+use crate::table::WhichProcesses;
 use outlast_core::{OnStop, Owner};
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -13,7 +13,7 @@ pub(super) async fn may_stop(asked: &RequestContext) -> Result<(), Error> {
         return Ok(());
     }
     // One that ends already ends as it was asked.
-    let Ok(live) = asked.parts.table.all(&Owner::default(), Which::Live).await else { return Ok(()) };
+    let Ok(live) = asked.parts.table.all(&Owner::default(), WhichProcesses::Live).await else { return Ok(()) };
     let dies = live.iter().map(|v| &v.facts).filter(|f| !f.is_over() && f.kept.spec.on_stop == OnStop::Kill);
     match dies.filter(|f| !asked.owner.may_touch(&f.kept.spec.owner)).count() {
         0 => Ok(()),

@@ -3,14 +3,14 @@
 use super::context::{RequestContext, reading};
 use crate::left_behind::may_have_left;
 use crate::listing::{Lister, Listing, order, remembered, runs};
-use crate::table::Which;
+use crate::table::WhichProcesses;
 use outlast_core::Scope;
 use outlast_wire::v1::{Error, Process};
 use std::sync::Arc;
 
 /// The whole answer, as JSON.
 pub(super) async fn list(asked: &RequestContext, scope: &Scope, all: bool) -> Result<Vec<u8>, Error> {
-    let mut listing = asked.parts.table.listing(&asked.owner, Which::All).await?;
+    let mut listing = asked.parts.table.listing(&asked.owner, WhichProcesses::All).await?;
     // One that is over is listed among those that run while something that it started does.
     listing.retain(|l| scope.takes(&l.facts.kept.spec.owner) && (all || !l.facts.is_over() || may_have_left(&l.facts.phase)));
     let (parts, scope) = (&asked.parts, scope.clone());

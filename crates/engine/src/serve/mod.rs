@@ -147,7 +147,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
 }
 
 /// A write whose bytes are still coming.
-struct Writing {
+struct UnfinishedWrite {
     message: Message,
     len: u64,
     input: Input,
@@ -161,7 +161,7 @@ struct Connection {
     greeted: bool,
     /// A warning for a client in other namespaces.
     elsewhere: Option<String>,
-    writing: Option<Writing>,
+    writing: Option<UnfinishedWrite>,
     /// A permit for each byte that the writes under way may hold.
     room: Arc<Semaphore>,
     /// Answers that this connection forwards.
@@ -226,7 +226,7 @@ impl Connection {
             Request::Write { len, .. } => match self.room_for(*len) {
                 Ok(room) => {
                     let len = *len;
-                    self.writing = Some(Writing { message, len, input: Input { bytes: Vec::new(), _room: Some(room) } });
+                    self.writing = Some(UnfinishedWrite { message, len, input: Input { bytes: Vec::new(), _room: Some(room) } });
                     self.start_if_whole();
                 }
                 // The bytes that follow belong to nothing, and are dropped.
@@ -269,7 +269,7 @@ impl Connection {
     }
 
     fn start_if_whole(&mut self) {
-        if let Some(Writing { message, input, .. }) = self.writing.take_if(|w| w.input.bytes.len() as u64 == w.len) {
+        if let Some(UnfinishedWrite { message, input, .. }) = self.writing.take_if(|w| w.input.bytes.len() as u64 == w.len) {
             self.start(message, input);
         }
     }

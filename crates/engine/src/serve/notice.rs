@@ -3,7 +3,7 @@
 use super::context::RequestContext;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
-use crate::notices::{Claim, Claimed, Draft, Entry, Filter, Settled, Verdict, moment};
+use crate::notices::{Claim, Claimed, NoticeDraft, NoticeEntry, NoticeFilter, SettleReply, Verdict, moment};
 use crate::parts::Parts;
 use crate::points::point;
 use crate::refuse;
@@ -60,7 +60,7 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
             lease_for: lease_ms as i64 * 1_000,
             now: moment(asked.parts.now()),
         };
-        let claiming = Claiming::new(asked, &claim);
+        let claiming = UnfinishedClaim::new(asked, &claim);
         let (Claimed { given, too_late: more }, lapses) = outbox.claim(claim).await.map_err(|e| refuse::index(&e))?;
         too_late += more;
         point!("notice.claimed");
@@ -86,12 +86,12 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
 }
 
 /// A claim that is under way. If the taker leaves before it is done, as a cancelled call does, its notices are given to the next taker.
-struct Claiming {
+struct UnfinishedClaim {
     parts: Arc<Parts>,
     claim: Option<Claim>,
 }
 
-impl Claiming {
+impl UnfinishedClaim {
     fn new(asked: &RequestContext, claim: &Claim) -> Self {
         Self { parts: Arc::clone(&asked.parts), claim: Some(claim.clone()) }
     }
@@ -102,7 +102,7 @@ impl Claiming {
     }
 }
 
-impl Drop for Claiming {
+impl Drop for UnfinishedClaim {
     fn drop(&mut self) {
         // Without a runtime there is no engine left to give them out.
         let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current()) else { return };
@@ -124,12 +124,12 @@ fn none(too_late: u64) -> Notices {
     Notices::new(Vec::new(), None).too_late(too_late)
 }
 
-fn answer(given: Vec<Entry>) -> Notices {
+fn answer(given: Vec<NoticeEntry>) -> Notices {
     let events: Vec<Notice> = given.iter().map(|e| e.notice.clone()).collect();
     Notices::new(given.into_iter().map(told).collect(), Some(announce_all(&events)))
 }
 
-fn told(entry: Entry) -> Told {
+fn told(entry: NoticeEntry) -> Told {
     let leased = entry.state == "leased";
     let text = announce(&entry.notice);
     let mut told = Told::new(entry.notice, text, entry.state);
@@ -161,10 +161,10 @@ pub(super) async fn settle(asked: &RequestContext, ids: Vec<String>, lease: Opti
     let mut notices = Vec::new();
     for judged in judged {
         let status = match judged.settled {
-            Settled::Done => "ok",
-            Settled::Already => "already",
-            Settled::Unknown => "unknown",
-            Settled::Lost => "lost",
+            SettleReply::Done => "ok",
+            SettleReply::Already => "already",
+            SettleReply::Unknown => "unknown",
+            SettleReply::Lost => "lost",
         };
         if let (true, Some(process)) = (delivered && status == "ok", judged.completion_of) {
             asked.parts.table.consumed(process).await;
@@ -191,7 +191,7 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
                 for entry in made {
                     after = entry.notice.seq;
                     if asked.owner.session.as_ref().is_none_or(|session| *session == entry.notice.session_key) {
-                        asked.out.event(Event::Notice { told: Box::new(told(Entry::clone(&entry))) }).await;
+                        asked.out.event(Event::Notice { told: Box::new(told(NoticeEntry::clone(&entry))) }).await;
                     }
                 }
             }
@@ -207,7 +207,7 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
 /// Sends what is on disk behind a place. The place of the last that was sent.
 async fn send_behind(asked: &RequestContext, mut after: u64) -> Result<u64, Error> {
     loop {
-        let filter = Filter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..Filter::default() };
+        let filter = NoticeFilter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..NoticeFilter::default() };
         let found = asked.parts.outbox.behind(filter).await.map_err(|e| refuse::index(&e))?;
         if found.is_empty() {
             return Ok(after);
@@ -230,7 +230,7 @@ pub(super) async fn history(asked: &RequestContext, wanted: History) -> Result<N
         Some(name) => Some(named(asked, name).await?.to_string()),
         None => None,
     };
-    let filter = Filter {
+    let filter = NoticeFilter {
         after: wanted.after.unwrap_or(0),
         session: asked.owner.session.clone(),
         process,
@@ -256,8 +256,9 @@ pub(super) async fn replay(asked: &RequestContext, what: Replay) -> Result<Done,
 pub(super) async fn dead(asked: &RequestContext, limit: Option<u32>) -> Result<Dead, Error> {
     let limit = checked(limit.unwrap_or(100))?;
     let found = asked.parts.outbox.dead(asked.owner.session.clone(), limit).await.map_err(|e| refuse::index(&e))?;
-    let letter =
-        |(sink, owed): (String, crate::notices::Owed)| DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason);
+    let letter = |(sink, owed): (String, crate::notices::OwedDelivery)| {
+        DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason)
+    };
     Ok(Dead { letters: found.into_iter().map(letter).collect() })
 }
 
@@ -266,7 +267,8 @@ async fn named(asked: &RequestContext, name: &str) -> Result<ProcessId, Error> {
     match (asked.resolve(name).await, name.parse()) {
         (Ok(view), _) => Ok(view.id()),
         (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => {
-            let filter = Filter { session: asked.owner.session.clone(), process: Some(id.to_string()), limit: 1, ..Filter::default() };
+            let filter =
+                NoticeFilter { session: asked.owner.session.clone(), process: Some(id.to_string()), limit: 1, ..NoticeFilter::default() };
             let found = asked.parts.outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
             if found.is_empty() { Err(error) } else { Ok(id) }
         }
@@ -310,7 +312,7 @@ fn draft(
     mut route: Route,
     redactor: &Redactor,
     now: Time,
-) -> Result<Draft, Error> {
+) -> Result<NoticeDraft, Error> {
     let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_REQUEST, what, hint));
     let mut take = |name: &str| match event.remove(name) {
         None | Some(Value::Null) => Ok(None),
@@ -388,7 +390,7 @@ fn draft(
     // The length keeps a conversation's name apart from the notice's.
     let key = format!("posted/{}/{conversation}/{name}", conversation.len());
     let owner = Owner { session, task: task.or(owner.task.clone()), generation: generation.or(owner.generation.clone()) };
-    Ok(Draft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
+    Ok(NoticeDraft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
 }
 
 /// The name of a delegation: its news is one notice, however often it is posted.

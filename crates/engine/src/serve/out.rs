@@ -9,12 +9,12 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 /// What is done once an answer is in the socket, or once it is known that it never will be.
-pub(super) type Then = Box<dyn FnOnce(bool) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+pub(super) type AfterSend = Box<dyn FnOnce(bool) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// A frame on its way out.
 pub(super) struct Outgoing {
     frame: Vec<u8>,
-    then: Option<Then>,
+    then: Option<AfterSend>,
 }
 
 pub(super) async fn send_all(mut to: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Outgoing>) {
@@ -42,7 +42,7 @@ impl Out {
     }
 
     /// Does `first`, answers, and does `then` with whether the answer reached the socket. All of it is done even if the client leaves meanwhile.
-    pub(super) async fn answer_between<T: Serialize>(&self, first: impl Future<Output = ()> + Send + 'static, answer: T, then: Then) {
+    pub(super) async fn answer_between<T: Serialize>(&self, first: impl Future<Output = ()> + Send + 'static, answer: T, then: AfterSend) {
         let (to, outgoing) = (self.to.clone(), Outgoing { frame: frame::json(&Reply::answer(self.of, answer)), then: Some(then) });
         let answered = tokio::spawn(async move {
             first.await;

@@ -20,7 +20,7 @@ const PIECE: usize = 256 << 10;
 
 /// How long to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
+pub(super) enum ReadUntil {
     /// What there is.
     Now,
     /// Until no more can come.
@@ -51,7 +51,7 @@ pub(super) async fn read(
     asked: &RequestContext,
     name: &str,
     from: From,
-    until: Until,
+    until: ReadUntil,
     viewed: Viewed,
     secrets: Secrets,
     timed: bool,
@@ -74,15 +74,15 @@ async fn read_on(
     asked: &RequestContext,
     mut view: ProcessView,
     from: From,
-    until: Until,
+    until: ReadUntil,
     secrets: Secrets,
     timed: bool,
 ) -> Result<ReadEnd, Error> {
     let mut at = None;
     let mut told = None;
     let mut waited = false;
-    let mut pace = Pace::default();
-    let mut times = timed.then(Times::default);
+    let mut pace = FollowPace::default();
+    let mut times = timed.then(TimeReport::default);
     loop {
         pace.wait().await;
         let Current { facts, seen } = asked.look(&view).await?;
@@ -116,7 +116,7 @@ async fn read_on(
                 let mut held = 0;
                 if let Chunk::Bytes { at, bytes } = &mut chunk
                     && *at + bytes.len() as u64 == log.end
-                    && until != Until::Now
+                    && until != ReadUntil::Now
                     && !waited
                 {
                     held = log.open_end(bytes);
@@ -155,13 +155,13 @@ async fn read_on(
         }
         let closed = render::nothing_follows(&facts);
         match until {
-            Until::Now => return Ok(ReadEnd::new(begin, closed)),
-            Until::Exit if closed && facts.phase.is_kept_alive() => {
+            ReadUntil::Now => return Ok(ReadEnd::new(begin, closed)),
+            ReadUntil::Exit if closed && facts.phase.is_kept_alive() => {
                 view.until(Facts::is_over).await;
                 continue;
             }
-            Until::Closed | Until::Exit if closed => return Ok(ReadEnd::new(begin, closed)),
-            Until::Closed | Until::Exit => {}
+            ReadUntil::Closed | ReadUntil::Exit if closed => return Ok(ReadEnd::new(begin, closed)),
+            ReadUntil::Closed | ReadUntil::Exit => {}
         }
         more(asked, &mut view, begin).await?;
         pace.told();
@@ -184,12 +184,12 @@ fn untimed() -> Error {
 
 /// Tells a reader when the bytes came that it gets next.
 #[derive(Debug, Default)]
-struct Times {
+struct TimeReport {
     /// The byte of the last note that was told.
     told: Option<u64>,
 }
 
-impl Times {
+impl TimeReport {
     /// Tells the last note before `from`, unless it was told, and all up to `to`.
     async fn tell(&mut self, asked: &RequestContext, notes: &TimeNotes, started: Time, from: u64, to: u64) {
         let before = notes.time_of(from, started).map(|at| TimeNote { byte: from, at });
@@ -206,7 +206,7 @@ impl Times {
 /// Keeps a follower from looking without a pause. A keeper tells of output by the live copy of `meta`. An engine that has only the file
 /// sees that output up to a second later, and no descriptor tells when.
 #[derive(Debug, Default)]
-struct Pace {
+struct FollowPace {
     /// How far the output went by the last look.
     end: Option<u64>,
     /// Whether more was told since.
@@ -220,7 +220,7 @@ const FILE_PACE: Duration = Duration::from_millis(100);
 /// How many looks may show nothing new before it waits: a start, and a keeper that is replaced, are told of and bring no output.
 const LOOKS_IN_VAIN: u32 = 2;
 
-impl Pace {
+impl FollowPace {
     async fn wait(&self) {
         if self.in_vain >= LOOKS_IN_VAIN {
             tokio::time::sleep(FILE_PACE).await;

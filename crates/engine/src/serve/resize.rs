@@ -2,7 +2,7 @@
 
 use super::context::RequestContext;
 use crate::intake::Current;
-use crate::reach::{Away, unexpected, unreachable};
+use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::refuse;
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{Ask, Say};
@@ -26,8 +26,8 @@ pub(super) async fn resize(asked: &RequestContext, name: &str, rows: u16, cols: 
         }
         let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
-            Err(Away::Over) => continue,
-            Err(Away::Refused(error)) => return Err(error),
+            Err(NoKeeper::Over) => continue,
+            Err(NoKeeper::Refused(error)) => return Err(error),
         };
         match link.ask(Ask::Resize { rows, cols }).await {
             Ok(Say::Ok) => return Ok(Done::ok()),

@@ -9,8 +9,8 @@ use crate::launch::KeeperSource;
 use crate::masks::pieces;
 use crate::parts::Parts;
 use crate::points::point;
-use crate::shell::{self, Form, MergeError, Mode, ProgramError, Variable};
-use crate::table::{LONGEST_NAME, ProcessView, Reserved};
+use crate::shell::{self, CommandForm, MergeError, OutputMode, ProgramError, Variable};
+use crate::table::{LONGEST_NAME, ProcessView, Reservation};
 use crate::{cgroup, final_record, refuse};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
@@ -47,12 +47,12 @@ pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<Proce
         let id = want.unwrap_or_else(random_id);
         let hash = hash(id, &spec, &caller);
         match asked.parts.table.reserve(id, hash.clone(), spec.owner.clone()).await {
-            Ok(Reserved::New) => {
-                break begin(&asked.parts, Request { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
+            Ok(Reservation::New) => {
+                break begin(&asked.parts, StartRequest { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
             }
             // What the first request left out is not kept.
-            Ok(Reserved::Same(view)) => break (view, Vec::new()),
-            Ok(Reserved::Pending(mut pending)) => {
+            Ok(Reservation::Same(view)) => break (view, Vec::new()),
+            Ok(Reservation::Pending(mut pending)) => {
                 // It ends by being accepted or let go; either way there is something new to ask.
                 let _ended = pending.changed().await;
             }
@@ -82,7 +82,7 @@ pub(super) async fn check_startable(asked: &RequestContext, spec: &Spec, caller:
     found.map_err(|e| refuse::disk("cannot look for its directory", &e))?.map_err(|e| scrub.error(bad_cwd(e)))
 }
 
-struct Request {
+struct StartRequest {
     id: ProcessId,
     hash: String,
     spec: Spec,
@@ -92,7 +92,7 @@ struct Request {
 }
 
 /// Writes the request down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
-async fn begin(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView, Vec<String>), Error> {
+async fn begin(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
     let (parts, id) = (Arc::clone(parts), request.id);
     run_to_completion(async move {
         let begun = write_down(&parts, request).await;
@@ -105,7 +105,7 @@ async fn begin(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView, Vec
     .await
 }
 
-async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView, Vec<String>), Error> {
+async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
     let id = request.id;
     let mut prepared = prepare(parts, request).await?;
     let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
@@ -181,10 +181,10 @@ struct Prepared {
 }
 
 /// Finds shell, directory and program, and makes the environment.
-async fn prepare(parts: &Arc<Parts>, request: Request) -> Result<Prepared, Error> {
+async fn prepare(parts: &Arc<Parts>, request: StartRequest) -> Result<Prepared, Error> {
     let failed = |e: std::io::Error| refuse::disk("cannot prepare the command", &e);
     let here = Arc::clone(parts);
-    let request = match parts.disk.at(move || prepare_now(&here, request, Login::IfKept)).await.map_err(failed)? {
+    let request = match parts.disk.at(move || prepare_now(&here, request, LoginFiles::IfKept)).await.map_err(failed)? {
         Attempt::Made(prepared) => return *prepared,
         Attempt::Unread(request) => *request,
     };
@@ -192,7 +192,7 @@ async fn prepare(parts: &Arc<Parts>, request: Request) -> Result<Prepared, Error
     // The semaphore is never closed, so there is always a turn.
     let _turn = parts.login.acquire().await;
     let parts = Arc::clone(parts);
-    match blocking(move || prepare_now(&parts, request, Login::Read)).await.map_err(failed)? {
+    match blocking(move || prepare_now(&parts, request, LoginFiles::Read)).await.map_err(failed)? {
         Attempt::Made(prepared) => *prepared,
         Attempt::Unread(_) => Err(refuse::fault("login files were read, and are not kept")),
     }
@@ -202,28 +202,28 @@ async fn prepare(parts: &Arc<Parts>, request: Request) -> Result<Prepared, Error
 enum Attempt {
     Made(Box<Result<Prepared, Error>>),
     /// Login files would have to be read: here is the request again.
-    Unread(Box<Request>),
+    Unread(Box<StartRequest>),
 }
 
 /// What to do about login files that were not read yet, or have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Login {
+enum LoginFiles {
     /// Read them, for as long as that takes.
     Read,
     /// Leave it at that.
     IfKept,
 }
 
-fn prepare_now(parts: &Parts, request: Request, login: Login) -> Attempt {
+fn prepare_now(parts: &Parts, request: StartRequest, login: LoginFiles) -> Attempt {
     let config = &parts.config;
     let value = |name: &[u8]| request.caller.env.iter().rev().find(|v| v.name.as_bytes() == name).map(|v| v.value.as_bytes());
     let shell = shell::find(value(b"PATH"), value(b"SHELL"));
     let dir = parts.home.shell();
     let wanted =
-        shell::Request { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
+        shell::SnapshotRequest { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
     let snapshot = match login {
-        Login::Read => parts.snapshots.get(&wanted),
-        Login::IfKept => match parts.snapshots.kept(&wanted) {
+        LoginFiles::Read => parts.snapshots.get(&wanted),
+        LoginFiles::IfKept => match parts.snapshots.kept(&wanted) {
             Some(kept) => kept,
             None => return Attempt::Unread(Box::new(request)),
         },
@@ -234,12 +234,12 @@ fn prepare_now(parts: &Parts, request: Request, login: Login) -> Attempt {
 
 fn prepare_with(
     parts: &Parts,
-    request: Request,
+    request: StartRequest,
     shell: &shell::Shell,
     snapshot: Option<&shell::Snapshot>,
     scrub: &Scrub<'_>,
 ) -> Result<Prepared, Error> {
-    let Request { id, hash, spec, caller, elsewhere } = request;
+    let StartRequest { id, hash, spec, caller, elsewhere } = request;
     let config = &parts.config;
     let variables =
         |all: &[EnvVar]| -> Vec<Variable> { all.iter().map(|v| (v.name.as_bytes().to_vec(), v.value.as_bytes().to_vec())).collect() };
@@ -257,19 +257,19 @@ fn prepare_with(
     let name = id.to_string();
     let arguments: Vec<Vec<u8>>;
     let form = match &spec.command {
-        Command::Shell(line) => Form::Line(line.as_bytes()),
+        Command::Shell(line) => CommandForm::Line(line.as_bytes()),
         Command::Argv(args) => {
             arguments = args.iter().map(|a| a.as_bytes().to_vec()).collect();
-            Form::Argv(&arguments)
+            CommandForm::Argv(&arguments)
         }
     };
-    let merged = shell::merge(&shell::Parts {
+    let merged = shell::merge(&shell::LaunchInputs {
         caller: &inherited,
         extras: &extras,
         snapshot,
         shell,
         form,
-        mode: if spec.pty { Mode::Pty } else { Mode::Pipe },
+        mode: if spec.pty { OutputMode::Pty } else { OutputMode::Pipe },
         cwd: &cwd,
         process_id: &name,
     })

@@ -2,7 +2,7 @@
 
 use super::context::RequestContext;
 use crate::intake::Current;
-use crate::reach::{Away, unexpected, unreachable};
+use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::{refuse, render};
 use outlast_core::{Action, Ask as Wish, decide};
 use outlast_wire::code;
@@ -30,8 +30,8 @@ pub(super) async fn signal(asked: &RequestContext, name: &str, number: i32) -> R
 async fn pass(asked: &RequestContext, view: &mut crate::table::ProcessView, number: i32) -> Result<(), Error> {
     let mut link = match asked.parts.reach.keeper(view).await {
         Ok(link) => link,
-        Err(Away::Refused(error)) => return Err(error),
-        Err(Away::Over) => {
+        Err(NoKeeper::Refused(error)) => return Err(error),
+        Err(NoKeeper::Over) => {
             let refusal = decide(&view.facts.phase, Wish::Signal(number), false).err();
             return Err(refusal.map_or_else(|| unreachable(view), |r| refuse::rule(&r)));
         }

@@ -7,7 +7,7 @@ use crate::bytes::lease_token;
 use crate::closing::Closing;
 use crate::facts::Facts;
 use crate::notices::barrier as rows;
-use crate::notices::{Barrier, Target};
+use crate::notices::{Barrier, BarrierTarget};
 use crate::refuse;
 use outlast_core::IdRef;
 use outlast_wire::code;
@@ -51,14 +51,14 @@ async fn set(asked: &RequestContext, until: Until, id: String) -> Result<Barrier
     let target = match until {
         Until::Process { process, or_match } => {
             let (id, name) = meant(asked, &process).await?;
-            Target::Process { id, or_match, name }
+            BarrierTarget::Process { id, or_match, name }
         }
         Until::Pid { pid } => match outlast_store::os::incarnation_of(pid) {
-            Ok(of) => Target::pid(&of),
+            Ok(of) => BarrierTarget::pid(&of),
             // It is gone already: no life has this start.
-            Err(_) => Target::Pid { pid, start_ticks: 0, boot: "0".into() },
+            Err(_) => BarrierTarget::Pid { pid, start_ticks: 0, boot: "0".into() },
         },
-        Until::Time { at } => Target::Time { at_us: at.micros() },
+        Until::Time { at } => BarrierTarget::Time { at_us: at.micros() },
         other => return Err(refuse::unknown("something to wait for", &other)),
     };
     barrier::set(&asked.parts.barriers, &asked.owner, target, id).await.map_err(|e| refuse::index(&e))

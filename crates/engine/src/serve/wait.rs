@@ -1,8 +1,8 @@
 //! `wait`: until the end, or until told to let go.
 
-use super::context::{Ended, RequestContext, read_small};
+use super::context::{AnswerWithEnd, RequestContext, read_small};
 use super::pending_answer::PendingAnswer;
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, FolderLook};
 use crate::intake::Current;
 use crate::points::point;
 use crate::refuse;
@@ -23,7 +23,7 @@ enum Woken {
     Interrupted,
 }
 
-pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<u64>) -> Result<Ended<Waited>, Error> {
+pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<u64>) -> Result<AnswerWithEnd<Waited>, Error> {
     if timeout_ms == Some(0) {
         let hint = "give a time of more than 0, or none to wait for as long as it takes; `poll` does not wait at all";
         return Err(refuse::refusal(code::BAD_REQUEST, "a timeout of 0 is not allowed", hint));
@@ -70,11 +70,16 @@ pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<
         format!("Waited {seconds}s, process still running")
     });
     answer.note = (status == "interrupted").then(|| "User sent a new message -- wait interrupted".into());
-    Ok(Ended { answer, of, awaiting })
+    Ok(AnswerWithEnd { answer, of, awaiting })
 }
 
 /// Gives what a command started a moment to end with it: a helper behind a pipe is often a little later than the command.
-async fn until_let_go(asked: &RequestContext, view: &mut ProcessView, facts: Arc<Facts>, seen: Seen) -> Result<(Arc<Facts>, Seen), Error> {
+async fn until_let_go(
+    asked: &RequestContext,
+    view: &mut ProcessView,
+    facts: Arc<Facts>,
+    seen: FolderLook,
+) -> Result<(Arc<Facts>, FolderLook), Error> {
     let Phase::Draining { ending } = &facts.phase else { return Ok((facts, seen)) };
     let passed = Duration::from_micros(u64::try_from(asked.parts.now().micros() - ending.at.micros()).unwrap_or(0));
     let Some(rest) = LETTING_GO.checked_sub(passed) else { return Ok((facts, seen)) };

@@ -2,7 +2,7 @@
 
 use super::context::RequestContext;
 use crate::intake::Current;
-use crate::reach::{Away, unexpected, unreachable};
+use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::refuse;
 use outlast_core::{Action, Ask as Wish, Phase, decide};
 use outlast_store::meta::flag;
@@ -28,9 +28,9 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
         let start = *begin.get_or_insert(seen);
         let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
-            Err(Away::Over) => continue,
-            Err(Away::Refused(error)) if sent => return Err(maybe(&error)),
-            Err(Away::Refused(error)) => return Err(error),
+            Err(NoKeeper::Over) => continue,
+            Err(NoKeeper::Refused(error)) if sent => return Err(maybe(&error)),
+            Err(NoKeeper::Refused(error)) => return Err(error),
         };
         sent = true;
         match link.write(Some(start), bytes).await {

@@ -30,7 +30,7 @@ impl Verdict {
 
 /// What became of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum SettleReply {
     Done,
     /// It was settled before, in this or another way.
     Already,
@@ -42,9 +42,9 @@ pub(crate) enum Settled {
 
 /// What became of one notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Judged {
+pub(crate) struct SettleResult {
     pub(crate) id: String,
-    pub(crate) settled: Settled,
+    pub(crate) settled: SettleReply,
     /// The process whose end it tells.
     pub(crate) completion_of: Option<ProcessId>,
 }
@@ -57,18 +57,18 @@ pub(crate) fn judge(
     lease: Option<&str>,
     verdict: &Verdict,
     now: Moment,
-) -> rusqlite::Result<Judged> {
-    let unknown = Judged { id: id.to_owned(), settled: Settled::Unknown, completion_of: None };
+) -> rusqlite::Result<SettleResult> {
+    let unknown = SettleResult { id: id.to_owned(), settled: SettleReply::Unknown, completion_of: None };
     let Some(mut row) = NoticeRow::with_id(db, id)? else { return Ok(unknown) };
     if session.is_some_and(|session| session != row.session) {
         return Ok(unknown);
     }
     let settled = match row.apply(db, NoticeEvent::Settle { token: lease, verdict: verdict.as_core() }, now)? {
-        NoticeReply::Lost => Settled::Lost,
-        NoticeReply::Already => Settled::Already,
-        NoticeReply::Done | NoticeReply::None | NoticeReply::Given | NoticeReply::Busy | NoticeReply::Skipped => Settled::Done,
+        NoticeReply::Lost => SettleReply::Lost,
+        NoticeReply::Already => SettleReply::Already,
+        NoticeReply::Done | NoticeReply::None | NoticeReply::Given | NoticeReply::Busy | NoticeReply::Skipped => SettleReply::Done,
     };
-    Ok(Judged { settled, completion_of: row.end_of(), ..unknown })
+    Ok(SettleResult { settled, completion_of: row.end_of(), ..unknown })
 }
 
 /// The taker that was given these disconnected without a report: they are given again, as possible repeats.

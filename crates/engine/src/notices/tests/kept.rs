@@ -26,7 +26,7 @@ fn a_place_is_never_given_twice() {
     desk.consume(1);
     desk.pass(10 * DAY);
     desk.prune(7 * DAY, &[]);
-    assert_eq!(read(&desk.db, &Filter { limit: 9, ..Filter::default() }).unwrap().len(), 0);
+    assert_eq!(read(&desk.db, &NoticeFilter { limit: 9, ..NoticeFilter::default() }).unwrap().len(), 0);
     assert_eq!(last_seq(&desk.db).unwrap(), first);
     assert_eq!(desk.put(&completion(2, owner("a", ""))), Some(first + 1));
     // An index that was lost does not know them, and goes on far behind them.
@@ -45,14 +45,14 @@ fn a_dead_letter_is_kept_for_as_long_as_if_it_had_been_settled_when_it_died() {
     desk.pass(8 * DAY);
     desk.prune(7 * DAY, &hook());
     assert_eq!(take(&desk.db, "hook", 10, "w", SECOND, desk.now).unwrap().len(), 1, "what is owed is kept");
-    pushed(&desk.db, "hook", seq, "w", &Pushed::Dead { reason: "gone".into() }, desk.now).unwrap();
+    pushed(&desk.db, "hook", seq, "w", &PushResult::Dead { reason: "gone".into() }, desk.now).unwrap();
     desk.prune(7 * DAY, &hook());
     let letters = dead(&desk.db, None, 10).unwrap();
     assert_eq!((letters.len(), letters[0].1.reason.as_str()), (1, "gone"));
     assert_eq!(revive(&desk.db, None, Some("hook"), Some("a"), desk.now).unwrap(), 1);
     let again = take(&desk.db, "hook", 10, "x", SECOND, desk.now).unwrap();
     assert!(again[0].entry.notice.repeat);
-    pushed(&desk.db, "hook", seq, "x", &Pushed::Dead { reason: "gone".into() }, desk.now).unwrap();
+    pushed(&desk.db, "hook", seq, "x", &PushResult::Dead { reason: "gone".into() }, desk.now).unwrap();
     desk.pass(8 * DAY);
     desk.prune(7 * DAY, &hook());
     assert!(dead(&desk.db, None, 10).unwrap().is_empty());
@@ -67,7 +67,7 @@ fn what_a_sink_owes_that_nobody_configures_any_more_keeps_nothing() {
     desk.consume(1);
     desk.pass(8 * DAY);
     desk.prune(7 * DAY, &[]);
-    assert!(read(&desk.db, &Filter { limit: 9, ..Filter::default() }).unwrap().is_empty());
+    assert!(read(&desk.db, &NoticeFilter { limit: 9, ..NoticeFilter::default() }).unwrap().is_empty());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn an_answer_fits_into_a_frame_however_long_notices_are() {
     }
     assert_eq!(desk.drain("a"), [1, 2, 3, 4, 5], "4 MiB of them, each with its text alone and among the others");
     assert_eq!(desk.drain("a"), [6, 7, 8, 9, 10], "the rest is there for the next");
-    let read = |after| read(&desk.db, &Filter { after, limit: 1_000, ..Filter::default() }).unwrap();
+    let read = |after| read(&desk.db, &NoticeFilter { after, limit: 1_000, ..NoticeFilter::default() }).unwrap();
     assert_eq!((read(0).len(), read(5)[0].notice.seq), (5, 6));
     assert_eq!(take(&desk.db, "hook", 1_000, "w", SECOND, desk.now).unwrap().len(), 5);
     assert_eq!(take(&desk.db, "hook", 1_000, "w", SECOND, desk.now).unwrap()[0].entry.notice.seq, 6);

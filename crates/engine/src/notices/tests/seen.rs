@@ -52,7 +52,7 @@ fn case_109_a_gateway_does_not_tell_lines_of_a_process_whose_end_it_told() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
-    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), Settled::Done);
+    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), SettleReply::Done);
     let line = desk.put(&matched(1, 7, owner("a", ""))).unwrap();
     assert!(desk.gateway("a").is_empty());
     assert_eq!(desk.state(line), ("dropped".into(), "the end of the process was told already".into()));
@@ -85,7 +85,7 @@ fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
         let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
         desk.consume(n);
         assert_eq!(desk.state(seq).0, "leased");
-        assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &verdict), Settled::Done);
+        assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &verdict), SettleReply::Done);
         assert_eq!(desk.state(seq).0, state);
     }
 }
@@ -121,7 +121,7 @@ fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
     // Between the answer and the word that it was sent.
-    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released), Settled::Done);
+    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released), SettleReply::Done);
     assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
 }
 

@@ -199,7 +199,7 @@ impl World {
             self.pushes.lock().unwrap().push(telling);
             let (seq, word, now) = (owed.entry.notice.seq, word.clone(), self.now());
             // If this is lost, so are we.
-            let _perhaps = self.ask(move |db| pushed(db, "hook", seq, &word, &Pushed::Delivered, now));
+            let _perhaps = self.ask(move |db| pushed(db, "hook", seq, &word, &PushResult::Delivered, now));
         }
     }
 
@@ -225,9 +225,9 @@ impl World {
                 let telling = Telling { who: "waker", given: ticket, told: self.ticket(), repeat: owed.entry.notice.repeat };
                 self.tellings.lock().unwrap().push(telling);
             }
-            let failed = Pushed::Again { after: Duration::from_micros(1), reason: "busy".into() };
+            let failed = PushResult::Again { after: Duration::from_micros(1), reason: "busy".into() };
             // What came through may look like a failure all the same.
-            let how = if came_through && thread_rng().gen_ratio(2, 3) { Pushed::Delivered } else { failed };
+            let how = if came_through && thread_rng().gen_ratio(2, 3) { PushResult::Delivered } else { failed };
             let (seq, word, now) = (owed.entry.notice.seq, word.clone(), self.now());
             // If this is lost, so are we.
             let _perhaps = self.ask(move |db| wake::pushed(db, "waker", seq, &word, &how, now).map(|_| ()));

@@ -9,7 +9,7 @@ fn waker(name: &str) -> Push {
 }
 
 impl Desk {
-    fn put_for(&self, draft: &Draft, sinks: &[Push]) -> u64 {
+    fn put_for(&self, draft: &NoticeDraft, sinks: &[Push]) -> u64 {
         insert(&self.db, draft, sinks, self.now).unwrap().unwrap()
     }
 
@@ -26,7 +26,7 @@ impl Desk {
         go.iter().map(|o| (o.entry.notice.seq, o.entry.notice.repeat)).collect()
     }
 
-    fn pushed(&self, seq: u64, word: &str, how: &Pushed) -> (bool, Option<ProcessId>) {
+    fn pushed(&self, seq: u64, word: &str, how: &PushResult) -> (bool, Option<ProcessId>) {
         wake::pushed(&self.db, "waker", seq, word, how, self.now).unwrap()
     }
 
@@ -35,8 +35,8 @@ impl Desk {
     }
 }
 
-fn failed() -> Pushed {
-    Pushed::Again { after: Duration::from_secs(5), reason: "busy".into() }
+fn failed() -> PushResult {
+    PushResult::Again { after: Duration::from_secs(5), reason: "busy".into() }
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn what_a_waker_has_told_is_told_by_nobody_else() {
     // It has not begun: whoever asks may still have it.
     assert_eq!(desk.begin(&[seq], "w"), [(seq, false)]);
     assert!(desk.gateway("a").is_empty() && desk.drain("a").is_empty(), "nobody else tells it meanwhile");
-    assert_eq!(desk.pushed(seq, "w", &Pushed::Delivered), (true, Some(id(1))));
+    assert_eq!(desk.pushed(seq, "w", &PushResult::Delivered), (true, Some(id(1))));
     assert_eq!(desk.state(seq).0, "delivered");
     assert!(is_consumed(&desk.db, &id(1).to_string()).unwrap());
     assert!(desk.gateway("a").is_empty());
@@ -100,8 +100,8 @@ fn what_somebody_else_is_telling_waits_for_what_becomes_of_that() {
     desk.pass(60 * SECOND);
     assert_eq!(desk.lend("x"), [seq]);
     assert_eq!(desk.begin(&[seq], "x"), [(seq, true)], "whoever had it may have told it");
-    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), Settled::Lost);
-    desk.pushed(seq, "x", &Pushed::Delivered);
+    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), SettleReply::Lost);
+    desk.pushed(seq, "x", &PushResult::Delivered);
     assert_eq!(desk.state(seq).0, "delivered");
 }
 
@@ -171,7 +171,7 @@ fn what_is_offered_again_wakes_again() {
     let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
     desk.lend("w");
     desk.begin(&[seq], "w");
-    desk.pushed(seq, "w", &Pushed::Delivered);
+    desk.pushed(seq, "w", &PushResult::Delivered);
     desk.replay(seq, Some("a"), &[waker("waker")]);
     assert_eq!(desk.lend("x"), [seq]);
     assert_eq!(desk.begin(&[seq], "x"), [(seq, true)]);
@@ -187,7 +187,7 @@ fn a_sink_that_asks_twice_to_wake_is_answered_twice_and_settles_once() {
     desk.pass(SECOND);
     assert_eq!(desk.begin(&[seq], "w"), [(seq, false)]);
     assert!(desk.drain("a").is_empty(), "nobody else tells it meanwhile");
-    assert_eq!(desk.pushed(seq, "w", &Pushed::Delivered), (true, Some(id(1))));
+    assert_eq!(desk.pushed(seq, "w", &PushResult::Delivered), (true, Some(id(1))));
     assert_eq!((desk.state(seq).0.as_str(), desk.owed()), ("delivered", 0));
 }
 

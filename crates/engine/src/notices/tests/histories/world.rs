@@ -18,7 +18,7 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    pub(super) fn given(&mut self, entry: &Entry, session: &str, now: Moment, lease: i64) -> Result<(), String> {
+    pub(super) fn given(&mut self, entry: &NoticeEntry, session: &str, now: Moment, lease: i64) -> Result<(), String> {
         let (seq, notice) = (entry.notice.seq, &entry.notice);
         if notice.session_key != session {
             return Err(format!("{seq} was given to {session:?}"));
@@ -175,7 +175,7 @@ impl World<'_> {
                 Answer::Nothing
             }
             Act::Take { limit, lease } => self.oracle.take(*limit, word, *lease),
-            Act::Pushed { pick: n, right, how } => {
+            Act::PushResult { pick: n, right, how } => {
                 let seq = self.chosen(*n, &self.last_taken);
                 self.oracle.push(seq, self.taken.get(&seq).filter(|_| *right).copied(), *how)
             }
@@ -233,12 +233,12 @@ impl World<'_> {
     /// Does an act on the tables.
     pub(super) fn act(&mut self, act: &Act) -> Answer {
         let (db, now, sinks) = (self.db, self.now(), sinks());
-        let put = |draft: &Draft| Answer::Made(insert(db, draft, &sinks, now).unwrap());
+        let put = |draft: &NoticeDraft| Answer::Made(insert(db, draft, &sinks, now).unwrap());
         let nth = |n: usize| n % self.names.len().max(1);
         let name = |p: &u8| id(*p).to_string();
         match act {
             Act::Complete { p, repeat, kept } => {
-                let draft = Draft { repeat: *repeat, ..completion(*p, owner(whose(*p).0, whose(*p).1)) };
+                let draft = NoticeDraft { repeat: *repeat, ..completion(*p, owner(whose(*p).0, whose(*p).1)) };
                 let made = put(&draft);
                 if let Some(micros) = kept {
                     keep_for(db, &draft.key, *micros, now).unwrap();
@@ -304,14 +304,14 @@ impl World<'_> {
                 let later = next_due(db, "hook", now).unwrap().map(|d| d.as_micros() as i64);
                 Answer::Taken(taken.iter().map(|o| (o.entry.notice.seq, o.entry.notice.repeat, o.attempts)).collect(), later)
             }
-            Act::Pushed { pick, right, how } => {
+            Act::PushResult { pick, right, how } => {
                 let seq = self.chosen(*pick, &self.last_taken);
                 let after = |micros: i64| Duration::from_micros(micros as u64);
                 let how = match *how {
-                    Push4::Delivered => Pushed::Delivered,
-                    Push4::Again(micros) => Pushed::Again { after: after(micros), reason: "busy".into() },
-                    Push4::Later(micros) => Pushed::Later { after: after(micros) },
-                    Push4::Dead => Pushed::Dead { reason: "gone".into() },
+                    Push4::Delivered => PushResult::Delivered,
+                    Push4::Again(micros) => PushResult::Again { after: after(micros), reason: "busy".into() },
+                    Push4::Later(micros) => PushResult::Later { after: after(micros) },
+                    Push4::Dead => PushResult::Dead { reason: "gone".into() },
                 };
                 let word = self.taken.get(&seq).filter(|_| *right).map_or_else(|| "guessed".into(), ToString::to_string);
                 Answer::Kept(pushed(db, "hook", seq, &word, &how, now).unwrap())
@@ -342,7 +342,7 @@ impl World<'_> {
                     self.witness.given(&entry, session, self.now(), *lease)?;
                 }
             }
-            (Act::Settle { pick, word, how, .. }, Answer::Settled(Settled::Done)) => {
+            (Act::Settle { pick, word, how, .. }, Answer::Settled(SettleReply::Done)) => {
                 self.witness.settled(self.named(self.chosen(*pick, &self.last_given)), *how, *word != Word::None);
             }
             (_, Answer::Taken(taken, _)) => {
