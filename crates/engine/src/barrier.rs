@@ -67,7 +67,7 @@ impl Barriers {
 pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: BarrierTarget, id: String) -> Result<Barrier, IndexError> {
     let barrier = Barrier { id, owner: owner.clone(), target, created_at: barriers.clock.now(), opened: String::new(), hits: None };
     let work = move |db: &Connection| {
-        notices::speaks(db, &barrier.owner)?;
+        notices::note_owner(db, &barrier.owner)?;
         // Counted with the same write, so that each match is told before it or after it.
         let hits = match &barrier.target {
             BarrierTarget::Process { id, or_match: true, .. } => {

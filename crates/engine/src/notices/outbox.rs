@@ -3,8 +3,7 @@
 use super::barrier::{self, Barrier};
 use super::recent::{Following, Recent};
 use super::table::{
-    self, Claim, Claimed, Moment, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleResult, Verdict,
-    end_key, moment,
+    self, Claim, Claimed, Moment, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleResult, end_key, moment,
 };
 use super::writer::{self, NoticeWriter, ProcessChange};
 use crate::closing::{Closing, Shutdown};
@@ -14,6 +13,7 @@ use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
 use outlast_core::notice_state::{ANSWER_TIMEOUT, WrittenFor};
 use outlast_core::{Owner, ProcessId, Time};
+use outlast_wire::v1::notice::Verdict;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Outbox {
     /// Writes a request down, and that its conversation lives.
     pub(crate) async fn accept(&self, facts: Facts) -> Result<(), IndexError> {
         let work = move |db: &Connection| {
-            super::speaks(db, &facts.kept.spec.owner)?;
+            super::note_owner(db, &facts.kept.spec.owner)?;
             index::put(db, &facts)
         };
         self.index.work(work).await
@@ -162,7 +162,7 @@ impl Outbox {
     }
 
     /// Settles notices by name, all in one transaction.
-    pub(crate) async fn judge(
+    pub(crate) async fn settle(
         &self,
         ids: Vec<String>,
         session: Option<String>,
@@ -172,7 +172,7 @@ impl Outbox {
     ) -> Result<Vec<SettleResult>, IndexError> {
         let again = verdict == Verdict::Released;
         let work = move |db: &Connection| {
-            let one = |id: String| table::judge(db, &id, session.as_deref(), lease.as_deref(), &verdict, moment(now));
+            let one = |id: String| table::settle(db, &id, session.as_deref(), lease.as_deref(), &verdict, moment(now));
             ids.into_iter().map(one).collect::<rusqlite::Result<Vec<_>>>()
         };
         let judged = self.index.work(work).await?;
@@ -200,7 +200,7 @@ impl Outbox {
         let (entry, new) = self
             .index
             .work(move |db| {
-                super::speaks(db, &by)?;
+                super::note_owner(db, &by)?;
                 match table::insert_for(db, &draft, &writer.sinks, WrittenFor::AnyTaker, None, moment(now))? {
                     Some(entry) => Ok((Some(entry), true)),
                     None => Ok((table::by_key(db, &draft.key)?, false)),
@@ -463,7 +463,7 @@ impl Outbox {
     /// Takes up the tables that an earlier engine left, and takes back what it had in its hands. `rebuilt`: they are new, and the home is not.
     pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
         let boot = self.writer.boot();
-        self.index.work(move |db| table::begun(db, &boot, rebuilt, moment(now))).await
+        self.index.work(move |db| table::engine_started(db, &boot, rebuilt, moment(now))).await
     }
 }
 

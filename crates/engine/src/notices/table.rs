@@ -10,13 +10,13 @@ mod seen;
 mod settle;
 pub(crate) mod wake;
 
-pub(crate) use claim::{Claim, Claimed, OpenSession, claim, lives, next_lapse, open_sessions, waiting};
+pub(crate) use claim::{Claim, Claimed, OpenSession, claim, note_generation, next_lapse, open_sessions, waiting};
 pub(crate) use delivery::{OwedDelivery, PushResult, dead, failing, next_due, owed, pushed, revive, take};
-pub(crate) use keep::{MAX_REMOVED_AT_ONCE, begun, expire, prune, sweep};
+pub(crate) use keep::{MAX_REMOVED_AT_ONCE, engine_started, expire, prune, sweep};
 pub(crate) use seen::{
     consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
 };
-pub(crate) use settle::{SettleReply, SettleResult, Verdict, abandon, judge, replay, unclaim};
+pub(crate) use settle::{SettleReply, SettleResult, abandon, replay, settle, unclaim};
 
 use crate::config::Push;
 pub(crate) use outlast_core::notice_state::Moment;

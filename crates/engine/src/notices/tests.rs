@@ -14,6 +14,7 @@ use crate::config::Push;
 use crate::index;
 use outlast_core::notice_state::{ANSWER_TIMEOUT, TakerKind, WAITER_TIMEOUT, WrittenFor};
 use outlast_core::{Body, Completion, Owner, ProcessId, Reason, Route, Time, WatchMatch};
+use outlast_wire::v1::notice::Verdict;
 use rusqlite::{Connection, params};
 use std::time::{Duration, Instant};
 
@@ -104,8 +105,8 @@ impl Desk {
         self.claim_as(session, "", TakerKind::Gateway, 1_000).iter().map(|e| e.notice.seq).collect()
     }
 
-    fn judge(&self, entry: &NoticeEntry, lease: Option<&str>, verdict: &Verdict) -> SettleReply {
-        judge(&self.db, &entry.notice.event_id, None, lease, verdict, self.now).unwrap().settled
+    fn settle(&self, entry: &NoticeEntry, lease: Option<&str>, verdict: &Verdict) -> SettleReply {
+        settle(&self.db, &entry.notice.event_id, None, lease, verdict, self.now).unwrap().settled
     }
 
     fn state(&self, seq: u64) -> (String, String) {

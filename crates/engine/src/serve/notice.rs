@@ -3,7 +3,7 @@
 use super::context::RequestContext;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
-use crate::notices::{Claim, Claimed, NoticeDraft, NoticeEntry, NoticeFilter, SettleReply, Verdict, moment};
+use crate::notices::{Claim, Claimed, NoticeDraft, NoticeEntry, NoticeFilter, SettleReply, moment};
 use crate::parts::Parts;
 use crate::points::point;
 use crate::refuse;
@@ -11,7 +11,7 @@ use outlast_core::notice_state::TakerKind;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
 use outlast_wire::code;
-use outlast_wire::v1::notice::{self as v1, Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Taker, Told};
+use outlast_wire::v1::notice::{Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Taker, Told, Verdict};
 use outlast_wire::v1::{Done, Error, Event};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -143,20 +143,19 @@ fn told(entry: NoticeEntry) -> Told {
     told
 }
 
-pub(super) async fn settle(asked: &RequestContext, ids: Vec<String>, lease: Option<String>, verdict: v1::Verdict) -> Result<Judged, Error> {
+pub(super) async fn settle(asked: &RequestContext, ids: Vec<String>, lease: Option<String>, verdict: Verdict) -> Result<Judged, Error> {
     if ids.is_empty() || ids.len() > MOST as usize {
         let what = format!("{} notices cannot be settled at once", ids.len());
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("name 1 to {MOST}")));
     }
     let verdict = match verdict {
-        v1::Verdict::Delivered => Verdict::Delivered,
-        v1::Verdict::Released => Verdict::Released,
-        v1::Verdict::Dropped { reason } => Verdict::Dropped(reason.chars().take(LONGEST_NAME).collect()),
+        Verdict::Dropped { reason } => Verdict::Dropped { reason: reason.chars().take(LONGEST_NAME).collect() },
+        verdict @ (Verdict::Delivered | Verdict::Released) => verdict,
     };
     let delivered = verdict == Verdict::Delivered;
     point!("notice.before_settle");
     let parts = &asked.parts;
-    let judged = parts.outbox.judge(ids, asked.owner.session.clone(), lease, verdict, parts.now()).await.map_err(|e| refuse::index(&e))?;
+    let judged = parts.outbox.settle(ids, asked.owner.session.clone(), lease, verdict, parts.now()).await.map_err(|e| refuse::index(&e))?;
     point!("notice.settled");
     let mut notices = Vec::new();
     for judged in judged {

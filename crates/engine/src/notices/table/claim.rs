@@ -42,7 +42,7 @@ fn open_of_session() -> String {
 
 /// Gives out the next notices of a session, each to one taker until its lease ends. A taker of a generation that has ended is given none.
 pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed> {
-    lives(db, &claim.session, &claim.generation)?;
+    note_generation(db, &claim.session, &claim.generation)?;
     let newest = newest_generation(db, &claim.session)?;
     if !claim.generation.is_empty() && newest.as_ref() != Some(&claim.generation) {
         return Ok(Claimed::default());
@@ -188,7 +188,7 @@ pub(crate) fn open_sessions(db: &Connection, now: Moment) -> rusqlite::Result<(V
 }
 
 /// Remembers that this generation of a session was seen.
-pub(crate) fn lives(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
+pub(crate) fn note_generation(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
     if generation.is_empty() {
         return Ok(());
     }

@@ -9,7 +9,7 @@ fn a_replay_tells_again_what_was_delivered_and_says_so() {
         desk.put(&completion(n, owner(if n == 3 { "b" } else { "a" }, ""))).unwrap();
         let session = if n == 3 { "b" } else { "a" };
         let given = desk.claim_as(session, "", TakerKind::Gateway, 10);
-        desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered);
+        desk.settle(&given[0], Some(&given[0].lease), &Verdict::Delivered);
         assert!(is_consumed(&desk.db, &id(n).to_string()).unwrap());
     }
     assert_eq!(desk.replay(2, Some("a"), &[]), 1);
@@ -31,9 +31,9 @@ fn a_place_is_never_given_twice() {
     assert_eq!(desk.put(&completion(2, owner("a", ""))), Some(first + 1));
     // An index that was lost does not know them, and goes on far behind them.
     let new = Desk::new();
-    begun(&new.db, "b", true, new.now).unwrap();
+    engine_started(&new.db, "b", true, new.now).unwrap();
     assert!(new.put(&completion(2, owner("a", ""))).unwrap() > 1_000_000);
-    begun(&new.db, "b", true, Moment { utc: Time::from_micros(0), ..new.now }).unwrap();
+    engine_started(&new.db, "b", true, Moment { utc: Time::from_micros(0), ..new.now }).unwrap();
     assert!(new.put(&completion(3, owner("a", ""))).unwrap() > 1_000_000, "not even with a clock that was set back");
 }
 
@@ -135,7 +135,7 @@ fn lives_of_conversations_that_nothing_is_known_of_are_forgotten() {
     let mut desk = Desk::new();
     remember(&desk.db, 1, "a");
     for session in ["a", "b", "c"] {
-        lives(&desk.db, session, "g").unwrap();
+        note_generation(&desk.db, session, "g").unwrap();
     }
     desk.put(&completion(2, owner("b", "g"))).unwrap();
     desk.pass(DAY);

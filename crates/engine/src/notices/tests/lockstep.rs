@@ -277,7 +277,7 @@ const ACTS: [&str; 38] = [
 fn play(db: &Connection, n: u64) -> Result<(), String> {
     let (mut random, mut m, mut log) = (Random::of_history(n), Model::new(), Vec::new());
     db.execute_batch("BEGIN").unwrap();
-    begun(db, "boot 0", false, m.now).unwrap();
+    engine_started(db, "boot 0", false, m.now).unwrap();
     for _ in 0..10 + random.below(50) {
         let what = random.pick(&ACTS);
         let played = act(db, &mut m, &mut random, what);
@@ -302,7 +302,7 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "complete" | "match" | "post" => return write(db, m, random, what, p),
         "generation" => {
             let (session, generation) = random.pick(&OWNERS);
-            lives(db, session, generation).unwrap();
+            note_generation(db, session, generation).unwrap();
             m.note_generation(session, generation);
         }
         "claim" => return claim_some(db, m, random),
@@ -382,7 +382,7 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
             if rebooted {
                 (m.boot, m.now.up) = (m.boot + 1, 1_000);
             }
-            begun(db, &format!("boot {}", m.boot), false, m.now).unwrap();
+            engine_started(db, &format!("boot {}", m.boot), false, m.now).unwrap();
             m.prepared.clear();
             for seq in m.seqs() {
                 m.on(seq, ns::NoticeEvent::EngineStarted { rebooted });
@@ -515,9 +515,9 @@ fn settle_one(db: &Connection, m: &mut Model, random: &mut Random) -> Result<Str
     let (verdict, of_core) = match random.below(5) {
         0 | 1 => (Verdict::Delivered, ns::Verdict::Delivered),
         2 | 3 => (Verdict::Released, ns::Verdict::Released),
-        _ => (Verdict::Dropped("no".into()), ns::Verdict::Dropped("no")),
+        _ => (Verdict::Dropped { reason: "no".into() }, ns::Verdict::Dropped("no")),
     };
-    let settled = judge(db, &m.notices[&seq].id, None, token.as_deref(), &verdict, m.now).unwrap().settled;
+    let settled = settle(db, &m.notices[&seq].id, None, token.as_deref(), &verdict, m.now).unwrap().settled;
     let reply = match m.on(seq, ns::NoticeEvent::Settle { token: token.as_deref(), verdict: of_core }) {
         ns::NoticeReply::Done => SettleReply::Done,
         ns::NoticeReply::Already => SettleReply::Already,

@@ -64,7 +64,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
                 desk.put(&posted(&n.to_string(), owner("a", ""), "")).unwrap();
                 let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
                 assert_eq!(given.len(), 1);
-                desk.judge(&given[0], None, &Verdict::Delivered);
+                desk.settle(&given[0], None, &Verdict::Delivered);
             }),
         ));
         figures.push((

@@ -127,7 +127,7 @@ impl World {
             let id = entry.notice.event_id;
             let settle = || {
                 let (id, word, verdict) = (id.clone(), word.clone(), verdict.clone());
-                self.ask(move |db| judge(db, &id, Some("a"), Some(&word), &verdict, now))
+                self.ask(move |db| settle(db, &id, Some("a"), Some(&word), &verdict, now))
             };
             while settle().is_none() {}
         }
@@ -242,7 +242,7 @@ impl World {
 /// The index's writer, which is killed now and then: with everything that waits, before or after what it has done is on disk.
 fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64, ahead: &AtomicBool, up: &AtomicI64) {
     let mut kills = 0;
-    let begin = || begun(db, "boot", false, Moment { utc: Time::from_micros(DAY), up: up.load(SeqCst) }).unwrap();
+    let begin = || engine_started(db, "boot", false, Moment { utc: Time::from_micros(DAY), up: up.load(SeqCst) }).unwrap();
     begin();
     while let Ok(first) = jobs.recv() {
         let group: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok())).collect();

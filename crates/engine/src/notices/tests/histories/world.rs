@@ -70,7 +70,7 @@ impl World<'_> {
     }
 
     pub(super) fn begin(&self) {
-        begun(self.db, &format!("boot {}", self.boot), false, self.now()).unwrap();
+        engine_started(self.db, &format!("boot {}", self.boot), false, self.now()).unwrap();
     }
 
     pub(super) fn known(&self, key: &str) -> bool {
@@ -247,7 +247,7 @@ impl World<'_> {
             }
             Act::Match { p, at } => put(&matched(*p, *at, owner(whose(*p).0, whose(*p).1))),
             Act::Post { session, life, name } => put(&posted(&format!("{session}{name}"), owner(session, life), "")),
-            Act::Live { session, life } => done(lives(db, session, life)),
+            Act::Live { session, life } => done(note_generation(db, session, life)),
             Act::Claim { session, life, taker, limit, lease } => {
                 self.words += 1;
                 let asks = Claim {
@@ -272,10 +272,10 @@ impl World<'_> {
                 let verdict = match how {
                     How::Delivered => Verdict::Delivered,
                     How::Released => Verdict::Released,
-                    How::Dropped => Verdict::Dropped("no".into()),
+                    How::Dropped => Verdict::Dropped { reason: "no".into() },
                 };
                 let word = self.word_of(seq, *word).map(|w| w.to_string());
-                Answer::Settled(judge(db, id, self.by(seq, *by, *own), word.as_deref(), &verdict, now).unwrap().settled)
+                Answer::Settled(settle(db, id, self.by(seq, *by, *own), word.as_deref(), &verdict, now).unwrap().settled)
             }
             Act::Consume { p } => done(consume(db, &name(p), "wait", now)),
             Act::Observe { p } => done(observe(db, &name(p), now)),
