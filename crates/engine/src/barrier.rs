@@ -9,13 +9,14 @@ use crate::disk::AGAIN;
 use crate::facts::Facts;
 use crate::handle::TableHandle;
 use crate::index::IndexError;
+use crate::mutex::lock;
 use crate::notices::{self, Barrier, BarrierTarget, Outbox, barrier as rows};
 use crate::os::ProcessHandle;
 use crate::points::point;
 use outlast_core::{Incarnation, Owner};
 use rusqlite::Connection;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -36,12 +37,12 @@ impl Barriers {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.lock().len()
+        lock(&self.open).len()
     }
 
     /// Told why a barrier is open, once it is; ends without a word if it is taken away.
     pub(crate) fn opened(&self, id: &str) -> Option<watch::Receiver<String>> {
-        self.lock().get(id).map(watch::Sender::subscribe)
+        lock(&self.open).get(id).map(watch::Sender::subscribe)
     }
 
     /// These were removed: their tasks end.
@@ -51,15 +52,10 @@ impl Barriers {
     }
 
     fn take_away(&self, ids: &[String]) {
-        let mut all = self.lock();
+        let mut all = lock(&self.open);
         for id in ids {
             all.remove(id);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, watch::Sender<String>>> {
-        // Entries are put and removed whole, so a panic elsewhere spoils nothing.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,7 +92,7 @@ pub(crate) async fn resume(barriers: &Arc<Barriers>) {
 /// Has a task look after a barrier, unless one does.
 fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
     let tell = {
-        let mut all = barriers.lock();
+        let mut all = lock(&barriers.open);
         if all.contains_key(&barrier.id) {
             return;
         }
@@ -115,7 +111,7 @@ fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
         let gone = async {
             loop {
                 let told = barriers.gone.notified();
-                if !barriers.lock().contains_key(&barrier.id) {
+                if !lock(&barriers.open).contains_key(&barrier.id) {
                     return;
                 }
                 told.await;

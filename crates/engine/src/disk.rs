@@ -5,9 +5,10 @@
 //!
 //! Decision 76: docs/decisions/engine.md.
 
+use crate::mutex::lock;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// What takes longer makes others wait.
@@ -26,7 +27,7 @@ pub(crate) struct Disk {
 
 impl Disk {
     pub(crate) fn is_quick(&self) -> bool {
-        self.slow_since.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|since| since.elapsed() > SLOW_FOR)
+        lock(&self.slow_since).is_none_or(|since| since.elapsed() > SLOW_FOR)
     }
 
     /// Does something at the disk, and remembers if that was slow.
@@ -34,7 +35,7 @@ impl Disk {
         let began = Instant::now();
         let done = what();
         if began.elapsed() > LONG {
-            *self.slow_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *lock(&self.slow_since) = Some(Instant::now());
         }
         done
     }

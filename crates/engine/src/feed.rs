@@ -5,13 +5,14 @@
 //! Decision 157: docs/decisions/engine.md.
 
 use crate::link::Link;
+use crate::mutex::lock;
 use crate::reach::{NoKeeper, Reach};
 use crate::table::ProcessView;
 use outlast_core::ProcessId;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::keeper::{Ask, Say};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 /// The feeds of all processes that are followed.
@@ -61,11 +62,6 @@ impl Feeds {
         tokio::spawn(task.run(self.reach.clone(), view.clone(), past));
         told
     }
-}
-
-fn lock(all: &Open) -> std::sync::MutexGuard<'_, HashMap<ProcessId, watch::Sender<FeedState>>> {
-    // Entries are changed whole, so a panic elsewhere spoils nothing.
-    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The feed of one process, for as long as it is followed.

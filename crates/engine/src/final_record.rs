@@ -1,6 +1,7 @@
 //! The final records of a process whose keepers are dead: the engine writes them if the lock is free and they are missing.
 
 use crate::facts::{Facts, FolderLook, has_keeper};
+use crate::mutex::lock;
 use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, ProcessId, Record, StartFailure, Stop, StopWay, Time};
 use outlast_store::dir::ProcessDir;
 use outlast_store::journal::Journal;
@@ -13,8 +14,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What became of the final records.
@@ -42,11 +43,11 @@ pub(crate) struct UnsavedStops(Mutex<HashMap<ProcessId, (Time, Stop)>>);
 impl UnsavedStops {
     /// The latest stop of a process.
     pub(crate) fn of(&self, id: ProcessId) -> Option<(Time, Stop)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        lock(&self.0).get(&id).cloned()
     }
 
     pub(crate) fn keep(&self, id: ProcessId, at: Time, stop: Stop) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (at, stop));
+        lock(&self.0).insert(id, (at, stop));
     }
 }
 

@@ -1,7 +1,8 @@
 //! The gateways of a home, as far as the engine knows of them.
 
+use crate::mutex::lock;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 /// The most sessions that are remembered as not the gateway's. For one more, a gateway may be started that has nothing to do.
@@ -24,7 +25,7 @@ impl Default for Gateways {
 impl Gateways {
     /// The sessions that are not the gateway's. They count only while no gateway serves.
     fn disowned(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.disowned.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.disowned)
     }
 
     /// Whether a session may be the gateway's.

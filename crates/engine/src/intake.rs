@@ -10,6 +10,7 @@ use crate::disk::{AGAIN, Disk, blocking};
 use crate::facts::{Facts, FolderLook};
 use crate::handle::TableHandle;
 use crate::index::Index;
+use crate::mutex::lock;
 use crate::notices::{Outbox, ProcessChange, Waiters};
 use crate::points::point;
 use crate::refuse;
@@ -21,7 +22,7 @@ use outlast_text::Redactor;
 use outlast_wire::v1::Error;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Takes in what is seen of processes.
 pub(crate) struct Intake {
@@ -242,7 +243,7 @@ impl Intake {
             tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");
             // Until then its row must not be ahead of the notices that its owner got.
             self.unsaved.begin(id);
-            self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            lock(&self.unreadable).push(id);
             None
         })
     }
@@ -276,36 +277,31 @@ pub(crate) struct UnsavedProcesses(Mutex<HashMap<ProcessId, bool>>);
 impl UnsavedProcesses {
     /// Takes on what is to be written of a process. `false` if another task has; it hears that there is more.
     fn begin(&self, id: ProcessId) -> bool {
-        !self.more(id) && self.lock().insert(id, false).is_none()
+        !self.more(id) && lock(&self.0).insert(id, false).is_none()
     }
 
     /// Tells the task that tries to write changes of a process that there is more. Whether there is one.
     fn more(&self, id: ProcessId) -> bool {
-        self.lock().get_mut(&id).map(|more| *more = true).is_some()
+        lock(&self.0).get_mut(&id).map(|more| *more = true).is_some()
     }
 
     /// Whether a change of it is not written.
     pub(crate) fn has(&self, id: ProcessId) -> bool {
-        self.lock().contains_key(&id)
+        lock(&self.0).contains_key(&id)
     }
 
     /// Called before the folder is read again: what comes later is more.
     fn reads(&self, id: ProcessId) {
-        self.lock().entry(id).and_modify(|more| *more = false);
+        lock(&self.0).entry(id).and_modify(|more| *more = false);
     }
 
     /// Everything is written that was read. `false` if there is more by now.
     fn done(&self, id: ProcessId) -> bool {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         let done = all.get(&id).is_none_or(|more| !more);
         if done {
             all.remove(&id);
         }
         done
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProcessId, bool>> {
-        // Entries are changed whole, so a panic elsewhere leaves the map as it should be.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

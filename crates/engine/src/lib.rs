@@ -67,6 +67,7 @@ mod link;
 mod log_file;
 mod logout;
 mod masks;
+mod mutex;
 mod near;
 mod os;
 mod own_home;

@@ -5,6 +5,7 @@ use crate::closing::Closing;
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
 use crate::limits::Inherited;
+use crate::mutex::lock;
 use crate::os::Watch;
 use crate::run_dir;
 use crate::serve::connection;
@@ -13,7 +14,7 @@ use outlast_store::dir::FileId;
 use outlast_wire::socket;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -62,7 +63,7 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
     let engine = Engine::start(config).await?;
     beside(&engine);
     let door = EngineSocket::open(&engine.run_dir())?;
-    *engine.listening.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    *lock(&engine.listening) = true;
     ready();
     let mut attended = std::pin::pin!(attend(&engine, door));
     loop {
@@ -90,7 +91,7 @@ impl Engine {
     pub async fn listen(&self) -> Result<(), ServeError> {
         let door = {
             // Held until the door is open, so that a second call does not return before.
-            let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut listening = lock(&self.listening);
             if *listening {
                 return Ok(());
             }

@@ -2,6 +2,7 @@
 
 use crate::facts::{Facts, FolderLook};
 use crate::left_behind::{LeftoverSearch, may_have_left};
+use crate::mutex::lock;
 use crate::render::{Detail, process};
 use outlast_core::{ProcessId, Status, Time};
 use outlast_store::dir::Home;
@@ -9,7 +10,7 @@ use outlast_store::meta::{Snapshot, Stamp, Stamped};
 use outlast_text::Redactor;
 use outlast_wire::v1::Process;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A process to be listed.
 pub(crate) struct Listing {
@@ -111,7 +112,7 @@ pub(crate) fn remembered(lister: &Lister, all: Vec<Listing>) -> Vec<Listing> {
 impl LastEntry {
     /// Appends the entry as JSON, with its age, if it is wanted: where it lies in the text, and its place in the list.
     pub(crate) fn write(&self, text: &mut Vec<u8>, now: Time, is_wanted: impl Fn(bool) -> bool) -> Option<(Order, Range<usize>)> {
-        let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = lock(&self.0);
         let entry = entry.as_ref().filter(|entry| is_wanted(entry.runs))?;
         let from = text.len();
         text.extend_from_slice(entry.before.as_bytes());
@@ -121,7 +122,7 @@ impl LastEntry {
     }
 
     fn holds(&self, facts: &Arc<Facts>) -> bool {
-        let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = lock(&self.0);
         entry.as_ref().is_some_and(|entry| {
             Arc::ptr_eq(&entry.facts, facts)
                 && match &entry.meta {
@@ -143,7 +144,7 @@ impl LastEntry {
         let before = format!("{before}\"uptime_seconds\":");
         let (since, until) = (facts.since(), facts.ended_at());
         let entry = ListEntry { facts: Arc::clone(&of.facts), meta, order, runs, since, until, before, after: after.to_owned() };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
+        *lock(&self.0) = Some(entry);
     }
 }
 

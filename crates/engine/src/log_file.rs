@@ -1,5 +1,6 @@
 //! `engine.log`: what the engine says on its standard error, which leads there.
 
+use crate::mutex::lock;
 use outlast_core::limits::ENGINE_LOG_BYTES;
 use outlast_store::dir::Home;
 use rustix::fs::Stat;
@@ -7,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Standard error, for as long as the engine lives. Where it leads to the home's log, that is set aside when it has grown too long, and the one before is gone.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl LogFile {
 
 impl Write for &LogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let written = io::stderr().write(bytes);
         // Where it cannot be set aside it goes on as it is: the log is the only one who could be told.
         let _as_it_is = self.set_aside();

@@ -11,6 +11,7 @@
 //!
 //! Decision 171: docs/decisions/text.md.
 
+use crate::bytes::{hex, unhex};
 use outlast_core::EnvVar;
 use outlast_store::spec::{MaskedValue, Masks};
 use sha2::{Digest, Sha256};
@@ -206,21 +207,6 @@ impl PlainBytes {
             (at + (from - begin), at + (to - begin))
         })
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    crate::bytes::hex(bytes)
-}
-
-fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    if text.len() != 2 * N {
-        return None;
-    }
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * n..2 * n + 2)?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

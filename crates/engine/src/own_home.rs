@@ -6,13 +6,14 @@
 //! Decision 160: docs/decisions/store.md.
 
 use crate::closing::{Closing, Shutdown};
+use crate::mutex::lock;
 use crate::os::Watch;
 use outlast_store::dir::{FileId, Home};
 use outlast_wire::v1::LockHolder;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -85,9 +86,9 @@ impl OwnHome {
 
     /// Gives the home up for the next engine: everything is written.
     pub(crate) fn release(&self) {
-        if let Some(lock) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(file) = lock(&self.held).take() {
             // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
-            let _free = rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock);
+            let _free = rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock);
         }
     }
 

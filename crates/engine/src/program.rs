@@ -3,6 +3,7 @@
 use crate::bytes::hex;
 use crate::config::{Config, KeeperProgram};
 use crate::disk::blocking;
+use crate::mutex::lock;
 use outlast_store::dir::Home;
 use outlast_store::meta::Image;
 use sha2::{Digest, Sha256};
@@ -13,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use tokio::process::Child;
 
 /// A copy of the keeper in the home, named by its hash; or the installed program, if nothing in the home can be executed or the file size limit
@@ -103,7 +104,7 @@ impl KeeperStarter {
 
     /// The program that is started now.
     pub(crate) fn copy(&self) -> KeeperCopy {
-        self.lock().clone()
+        lock(&self.copy).clone()
     }
 
     /// Starts the program for this folder, with `stdin` as its standard input and the live copy of `meta` as its standard output.
@@ -116,7 +117,7 @@ impl KeeperStarter {
                     // Execution is forbidden, not only by the mode. The home may be on a noexec mount by now, or a policy trusts installed
                     // programs only.
                     Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
-                        *self.lock() = KeeperCopy::installed(&self.program);
+                        *lock(&self.copy) = KeeperCopy::installed(&self.program);
                         self.spawn_copy(folder, stdin, image)
                     }
                     spawned => spawned,
@@ -142,7 +143,7 @@ impl KeeperStarter {
     async fn copy_again(&self) -> io::Result<()> {
         let (home, program) = (self.home.clone(), self.program.clone());
         let copy = blocking(move || KeeperCopy::make(&home, &program)).await??;
-        *self.lock() = copy;
+        *lock(&self.copy) = copy;
         Ok(())
     }
 
@@ -153,11 +154,6 @@ impl KeeperStarter {
         }
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(self.home.engine_log());
         log.map_or_else(|_| Stdio::null(), Stdio::from)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, KeeperCopy> {
-        // The copy is replaced as a whole, so a panic elsewhere leaves it as it should be.
-        self.copy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

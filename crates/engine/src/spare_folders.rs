@@ -1,11 +1,12 @@
 //! Folders made ahead of need.
 
 use crate::disk::blocking;
+use crate::mutex::lock;
 use outlast_store::blank::Blank;
 use outlast_store::dir::Home;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 
 /// How many there are at rest.
 const AHEAD: usize = 8;
@@ -27,7 +28,7 @@ impl SpareFolders {
 
     /// One, if there is one.
     pub(crate) fn take(&self) -> Option<Blank> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        lock(&self.ready).pop()
     }
 
     /// Has more made if there are too few, and does not wait for them. If none can be made, folders are made when they are needed, and that
@@ -41,7 +42,7 @@ impl SpareFolders {
     }
 
     fn missing(&self) -> usize {
-        AHEAD.saturating_sub(self.ready.lock().unwrap_or_else(PoisonError::into_inner).len())
+        AHEAD.saturating_sub(lock(&self.ready).len())
     }
 
     fn make(&self) {
@@ -52,7 +53,7 @@ impl SpareFolders {
         };
         while !*over && self.missing() > 0 {
             match Blank::make(&self.home, self.made.fetch_add(1, SeqCst)) {
-                Ok(blank) => self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(blank),
+                Ok(blank) => lock(&self.ready).push(blank),
                 Err(error) => return tracing::debug!(%error, "no folder can be made ahead"),
             }
         }
@@ -60,8 +61,8 @@ impl SpareFolders {
 
     /// Removes those that were not needed, and makes no more.
     pub(crate) fn clear(&self) {
-        *self.making.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        let all = std::mem::take(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner));
+        *lock(&self.making) = true;
+        let all = std::mem::take(&mut *lock(&self.ready));
         all.into_iter().for_each(Blank::remove);
     }
 }

@@ -14,6 +14,7 @@ pub(crate) use {schema::ALL, sqlite::keep_questions_ready};
 
 use crate::disk::Disk;
 use crate::facts::Facts;
+use crate::mutex::lock;
 use crate::own_home::OwnHome;
 use outlast_core::ProcessId;
 use rusqlite::Connection;
@@ -21,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -121,7 +122,7 @@ impl Tables {
     }
 
     fn later(&self) -> MutexGuard<'_, DeferredChanges> {
-        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.later)
     }
 
     fn take_later(&self) -> Vec<IndexChange> {
@@ -210,17 +211,17 @@ impl Index {
         let slot = Arc::new(Mutex::new(None));
         let result = Arc::clone(&slot);
         let change = IndexChange::Work(Box::new(move |tables| {
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(work(tables)?);
+            *lock(&result) = Some(work(tables)?);
             Ok(())
         }));
         self.write(change).await?;
-        let done = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let done = lock(&slot).take();
         done.ok_or(IndexError::Closed)
     }
 
     /// Reads what is on disk, whatever is about to be written.
     pub(crate) async fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, IndexError> {
-        let reader = self.tables.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let reader = lock(&self.tables.reader);
         let reader = reader.as_ref().ok_or(IndexError::Closed)?;
         read(reader).map_err(|e| sqlite::error(&self.tables.path, &e))
     }
@@ -290,8 +291,8 @@ impl Index {
     /// Gives up a file that is no longer in the home. It is closed only if nothing is at the home's path. SQLite removes the log of a
     /// closed file by its path, where another engine's log may be.
     pub(crate) fn abandon(&self, own_home: &OwnHome) {
-        let reader = self.tables.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let database = self.tables.database.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reader = lock(&self.tables.reader).take();
+        let database = lock(&self.tables.database).take();
         if !own_home.is_removed() {
             std::mem::forget((reader, database));
         }
@@ -348,7 +349,7 @@ async fn written(answer: oneshot::Receiver<Result<(), IndexError>>) -> Result<()
 fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<Job>) {
     let mut is_long = false;
     while let Some(first) = asked.blocking_recv() {
-        let mut database = tables.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut database = lock(&tables.database);
         let Some(open) = database.as_mut() else { return };
         let jobs: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv().ok())).collect();
         let later = tables.take_later().into_iter().map(|change| Job { change, done: oneshot::channel().0 });
@@ -361,7 +362,7 @@ fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<J
         });
         if closes {
             // The reader first: whoever is last to close the file tidies it up.
-            *tables.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *lock(&tables.reader) = None;
             *database = None;
         }
         drop(database);
@@ -385,7 +386,7 @@ fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<J
 
 /// Once, when nobody waits. Under the lock, so that nobody writes where this does.
 fn lengthen_log(tables: &Tables) {
-    if let Some(database) = tables.database.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
+    if let Some(database) = lock(&tables.database).as_ref()
         && let Err(error) = database.lengthen_log()
     {
         tracing::debug!(%error, "commits wait for the file system's journal, too");

@@ -3,7 +3,8 @@
 use super::barrier::{self, Barrier};
 use super::recent::{Following, Recent};
 use super::table::{
-    self, Claim, Claimed, Moment, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleResult, end_key, moment,
+    self, Claim, Claimed, Moment, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleResult, end_key,
+    moment,
 };
 use super::writer::{self, NoticeWriter, ProcessChange};
 use crate::closing::{Closing, Shutdown};

@@ -1,8 +1,9 @@
 //! The notices that were made last, for those who follow: what was just written need not be read from the disk to be sent on.
 
 use super::table::NoticeEntry;
+use crate::mutex::lock;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// How many are kept. Whoever is further behind reads them from the disk.
 const MOST: usize = 64;
@@ -46,13 +47,9 @@ impl RecentBuffer {
 }
 
 impl Recent {
-    fn kept(&self) -> MutexGuard<'_, RecentBuffer> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// These are on disk. Before anybody is told that there is something.
     pub(super) fn add<'a>(&self, made: impl IntoIterator<Item = &'a NoticeEntry>) {
-        let mut kept = self.kept();
+        let mut kept = lock(&self.0);
         if kept.followers > 0 {
             made.into_iter().for_each(|entry| kept.add(entry));
         }
@@ -60,12 +57,12 @@ impl Recent {
 
     /// Something is on disk, and nobody says what.
     pub(super) fn forget(&self) {
-        self.kept().forget();
+        lock(&self.0).forget();
     }
 
     /// From now on what is made is kept, until this is dropped.
     pub(super) fn follow(&self) -> Following {
-        self.kept().followers += 1;
+        lock(&self.0).followers += 1;
         Following(self.clone())
     }
 }
@@ -76,7 +73,7 @@ pub(crate) struct Following(Recent);
 impl Following {
     /// All notices behind a place, of whatever conversation. Nothing if that is not known: then the disk knows.
     pub(crate) fn behind(&self, after: u64) -> Option<Vec<Arc<NoticeEntry>>> {
-        let kept = self.0.kept();
+        let kept = lock(&self.0.0);
         let first = kept.made.front()?.notice.seq;
         (first.saturating_sub(1) <= after).then(|| kept.made.iter().filter(|entry| entry.notice.seq > after).cloned().collect())
     }
@@ -84,7 +81,7 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let mut kept = self.0.kept();
+        let mut kept = lock(&self.0.0);
         kept.followers -= 1;
         if kept.followers == 0 {
             // What is made from here on is not added, so that nothing may seem to follow.

@@ -1,9 +1,9 @@
 //! `engine status`.
 
 use super::context::RequestContext;
+use crate::mutex::lock;
 use crate::shell::{self, Shell, SnapshotState};
 use outlast_wire::v1::{EngineStatus, Error};
-use std::sync::PoisonError;
 
 pub(super) async fn engine_status(asked: &RequestContext) -> Result<EngineStatus, Error> {
     let parts = &asked.parts;
@@ -13,7 +13,7 @@ pub(super) async fn engine_status(asked: &RequestContext) -> Result<EngineStatus
     let late = failing
         .into_iter()
         .map(|(sink, waiting, why)| format!("the sink {sink} did not take {waiting} notices, and is tried again: {why}"));
-    let unreadable = parts.intake.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let unreadable = lock(&parts.intake.unreadable).clone();
     let unreadable = unreadable.into_iter().map(|id| {
         format!("the notices of {id} could not be made: reading its files panicked (engine.log says where); an engine that can read them makes them")
     });

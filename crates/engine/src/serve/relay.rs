@@ -1,12 +1,13 @@
 //! Answers that a proxy forwards. An end that one of them shows counts as seen when the proxy confirms it; without that, its notice is delivered.
 
+use crate::mutex::lock;
 use crate::parts::Parts;
 use crate::remove;
 use crate::table::ProcessView;
 use outlast_core::{ProcessId, Time};
 use outlast_wire::v1::{Done, Error};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// What is on its way through one connection, by the number of the request.
 pub(crate) struct Relays {
@@ -36,7 +37,7 @@ impl Relays {
 
     /// The answer to this request is about to be sent.
     pub(crate) fn begin(&self, of: u64, relay: Relay) {
-        let mut under_way = self.lock();
+        let mut under_way = lock(&self.under_way);
         if under_way.len() < MOST {
             under_way.insert(of, relay);
         }
@@ -44,13 +45,13 @@ impl Relays {
 
     /// Whether an answer that is about to be sent may still arrive. Not if it was cancelled meanwhile, or there was no room to remember it.
     pub(crate) fn is_under_way(&self, of: u64) -> bool {
-        self.lock().contains_key(&of)
+        lock(&self.under_way).contains_key(&of)
     }
 
     /// They have arrived. How many of them mattered.
     pub(crate) async fn passed_on(&self, of: &[u64]) -> Result<Done, Error> {
         let arrived: Vec<Relay> = {
-            let mut under_way = self.lock();
+            let mut under_way = lock(&self.under_way);
             of.iter().filter_map(|of| under_way.remove(of)).collect()
         };
         let count = arrived.len() as u64;
@@ -70,14 +71,10 @@ impl Relays {
 
     /// It will not arrive.
     pub(crate) async fn let_go(&self, of: u64) {
-        let relay = self.lock().remove(&of);
+        let relay = lock(&self.under_way).remove(&of);
         if let Some(relay) = relay {
             relay.let_go(&self.parts).await;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Relay>> {
-        self.under_way.lock().expect("nothing panics while it is held")
     }
 }
 
@@ -94,7 +91,7 @@ impl Relay {
 
 impl Drop for Relays {
     fn drop(&mut self) {
-        let rest = std::mem::take(&mut *self.lock());
+        let rest = std::mem::take(&mut *lock(&self.under_way));
         // Without a runtime there is no engine left to deliver them.
         let (false, Ok(runtime)) = (rest.is_empty(), tokio::runtime::Handle::try_current()) else { return };
         let parts = Arc::clone(&self.parts);

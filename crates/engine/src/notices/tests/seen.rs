@@ -78,7 +78,8 @@ fn case_115_what_was_consumed_stays_so_when_its_process_is_removed() {
 #[test]
 fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
     let mut desk = Desk::new();
-    for (verdict, state) in [(Verdict::Delivered, "delivered"), (Verdict::Released, "consumed"), (Verdict::Dropped { reason: "no".into() }, "dropped")]
+    for (verdict, state) in
+        [(Verdict::Delivered, "delivered"), (Verdict::Released, "consumed"), (Verdict::Dropped { reason: "no".into() }, "dropped")]
     {
         let n = state.len() as u8;
         let seq = desk.put(&completion(n, owner("a", ""))).unwrap();

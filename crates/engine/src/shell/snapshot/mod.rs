@@ -14,10 +14,11 @@ mod run;
 mod store;
 mod trace;
 
+use crate::mutex::lock;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
@@ -193,8 +194,7 @@ impl Snapshots {
         if request.shell.kind != ShellKind::Bash {
             return None;
         }
-        // The map holds complete entries at all times, so that a panic elsewhere spoils nothing.
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         let key = store::key(request);
         let kept = entries.get(&key).cloned().or_else(|| store::load(request).map(Arc::new));
         let entry = match kept.filter(|entry| holds(entry, request, SystemTime::now())) {
@@ -230,7 +230,7 @@ impl Snapshots {
         if request.shell.kind != ShellKind::Bash {
             return SnapshotState::Unsupported;
         }
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = lock(&self.entries);
         let kept = entries
             .get(&store::key(request))
             .cloned()

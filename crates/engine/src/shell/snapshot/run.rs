@@ -12,6 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_getfl, fcntl_setfl, ftruncate, memfd_create, tell};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
+use crate::bytes::random_hex;
+
 use super::super::SYSTEM_PATH;
 use super::dump::{self, ANSWER_FD, LoginAnswer};
 use super::trace::Trace;
@@ -46,7 +48,8 @@ pub(super) fn login(request: &SnapshotRequest<'_>) -> LoginRun {
 
 fn attempt(request: &SnapshotRequest<'_>, cwd: &Path, trace: &mut Trace) -> Result<LoginAnswer, TakeFailure> {
     let not_run = |error: io::Error| TakeFailure::NotRun { shell: request.shell.path.clone(), detail: error.to_string() };
-    let marker = marker().map_err(not_run)?;
+    // Login files cannot know it.
+    let marker = random_hex::<16>();
     let base = dump::base_environment(request.home.as_os_str().as_bytes(), request.user, request.shell.path.as_os_str().as_bytes());
     let tracefile = TraceFile::new().map_err(not_run)?;
     let mut command = command(&request.shell.path, &dump::script(&marker));
@@ -305,9 +308,4 @@ fn is_member(pid: Pid, leader: Pid) -> bool {
     };
     let leader = leader.as_raw_nonzero().to_string();
     !matches!(state, "Z" | "X") && (group == leader || session == leader)
-}
-
-/// A word that no login file can know.
-fn marker() -> io::Result<String> {
-    super::store::random_hex(16)
 }

@@ -16,6 +16,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::bytes::{hex, random_hex};
+
 use super::dump::LoginAnswer;
 use super::{SnapshotRequest, TakeFailure, Taken};
 
@@ -159,16 +161,6 @@ pub(super) fn keep_failure(
     SnapshotEntry { tried_at, files: files.clone(), outcome: LoginOutcome::Failed(failure), file_stamp: None }
 }
 
-/// Random bytes as text.
-pub(super) fn random_hex(count: usize) -> io::Result<String> {
-    let mut bytes = vec![0; count];
-    let mut filled = 0;
-    while filled < count {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(hex(&bytes))
-}
-
 /// A file that bash reads before a command, because BASH_ENV names it.
 ///
 /// It first puts BASH_ENV back, so that neither the command nor a bash below it meets this file
@@ -241,7 +233,7 @@ fn make_dir(dir: &Path) -> Result<(), TakeFailure> {
 /// Replaces a file by a rename, so that a reader has the old text or the new one.
 fn write(path: &Path, text: &[u8]) -> Result<(), TakeFailure> {
     let write = || {
-        let beside = path.with_extension(format!("{}.tmp", random_hex(8)?));
+        let beside = path.with_extension(format!("{}.tmp", random_hex::<8>()));
         let written = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -275,10 +267,6 @@ fn sweep(path: &Path) {
 
 fn not_kept(path: &Path) -> impl Fn(io::Error) -> TakeFailure {
     |error| TakeFailure::NotKept { path: path.to_owned(), detail: error.to_string() }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The description as it is on disk.
