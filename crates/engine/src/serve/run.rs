@@ -1,25 +1,29 @@
 //! `run`: check, write down, start, answer.
 
+mod check;
+mod secrets;
+
+use check::check;
+pub(super) use secrets::without_secrets;
+use secrets::{Scrub, masks};
+
 use super::context::{RequestContext, run_to_completion};
 use super::poll;
-use crate::bytes::{hex, random, random_id};
+use crate::bytes::{hex, random_id};
 use crate::disk::blocking;
 use crate::facts::Facts;
 use crate::launch::KeeperSource;
-use crate::masks::pieces;
 use crate::parts::Parts;
 use crate::points::point;
-use crate::shell::{self, CommandForm, MergeError, OutputMode, ProgramError, Variable};
-use crate::table::{LONGEST_NAME, ProcessView, Reservation};
+use crate::shell::{self, CommandForm, MergeError, OutputMode, Variable};
+use crate::table::{ProcessView, Reservation};
 use crate::{cgroup, final_record, refuse};
-use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
+use outlast_core::{Command, EnvVar, OsText, Phase, ProcessId, Spec, StartFailure, limits};
 use outlast_store::segments::Keep;
-use outlast_store::spec::{Kept, Launch, Masks, SpecFile};
-use outlast_text::{Redactor, secret_name};
+use outlast_store::spec::{Kept, Launch, SpecFile};
 use outlast_wire::code;
 use outlast_wire::v1::{self, Caller, Error, Process};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -333,261 +337,6 @@ fn prepare_with(
         masks,
     };
     Ok(Prepared { kept, launch, failure, not_passed_on })
-}
-
-/// What was taken out of a spec.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Scrubbed {
-    command: bool,
-    env: Vec<OsText>,
-}
-
-/// Whether a variable with this name holds a secret.
-fn is_secret(variable: &EnvVar) -> bool {
-    secret_name(&variable.name.to_lossy()) || shell::is_blocked(variable.name.as_bytes()).is_some()
-}
-
-/// The digests that find secret values in the output, and whether they cover all values.
-fn masks(spec: &Spec, redactor: &Redactor) -> (Option<Masks>, bool) {
-    let secrets: Vec<EnvVar> = spec.env.iter().filter(|v| redactor.is_on() && is_secret(v)).cloned().collect();
-    let mut key = [0; 32];
-    random(&mut key);
-    crate::masks::keep(&secrets, key)
-}
-
-/// Takes secrets out of what is kept and shown of a request: those that the redactor knows, and the values that were given under a secret's name.
-struct Scrub<'a> {
-    redactor: &'a Redactor,
-    given: Vec<String>,
-}
-
-impl<'a> Scrub<'a> {
-    fn new(spec: &Spec, redactor: &'a Redactor) -> Self {
-        let secrets = spec.env.iter().filter(|v| redactor.is_on() && is_secret(v));
-        let given = secrets.flat_map(|v| pieces(v.value.as_bytes())).map(|p| String::from_utf8_lossy(p).into_owned()).collect();
-        Self { redactor, given }
-    }
-
-    /// A text without the values that were given.
-    fn without_given(&self, text: &str) -> String {
-        // Values may overlap or be part of each other, so all are found before any is taken out.
-        let mut found: Vec<std::ops::Range<usize>> =
-            self.given.iter().flat_map(|value| text.match_indices(value.as_str())).map(|(at, value)| at..at + value.len()).collect();
-        found.sort_by_key(|range| range.start);
-        let (mut shown, mut copied) = (String::new(), 0);
-        for range in found {
-            if range.start >= copied {
-                shown += &text[copied..range.start];
-                shown += "***";
-            }
-            copied = copied.max(range.end);
-        }
-        shown + &text[copied..]
-    }
-
-    /// A label as it is kept. The value of a key that is a secret's name is one.
-    fn label(&self, key: String, value: &str) -> (String, String) {
-        let value = match self.redactor.is_on() && secret_name(&key) {
-            true => "***".to_owned(),
-            false => self.without_given(&self.redactor.command_line(value)),
-        };
-        (self.without_given(&self.redactor.command_line(&key)), value)
-    }
-
-    /// An error that a caller sees.
-    fn error(&self, mut error: Error) -> Error {
-        for text in [&mut error.error, &mut error.hint] {
-            *text = self.without_given(&self.redactor.command_line(text));
-        }
-        error
-    }
-
-    /// Why a program cannot be started, in words that are kept and shown.
-    fn program_error(&self, error: ProgramError, command: &Command) -> ProgramError {
-        match error {
-            ProgramError::NotFound { name } => match self.command(command) {
-                Command::Argv(args) if !args.is_empty() => ProgramError::NotFound { name: args[0].to_lossy().into_owned() },
-                _ => ProgramError::NotFound { name: self.without_given(&self.redactor.command_line(&name)) },
-            },
-            ProgramError::NotExecutable { path } => {
-                ProgramError::NotExecutable { path: self.path(&path.as_path().into(), command).as_path().to_owned() }
-            }
-        }
-    }
-
-    /// The path of a command's program or directory, as an error names it.
-    fn path(&self, path: &OsText, command: &Command) -> OsText {
-        let mut shown = path.to_lossy().into_owned();
-        if let (Command::Argv(raw), Command::Argv(kept)) = (command, self.command(command))
-            && let (Some(raw), Some(kept)) = (raw.first(), kept.first())
-            && raw != kept
-        {
-            shown = shown.replace(&*raw.to_lossy(), &kept.to_lossy());
-        }
-        shown = self.without_given(&self.redactor.command(&shown));
-        if shown == path.to_lossy() { path.clone() } else { OsText::from(shown) }
-    }
-
-    /// The command as it is kept.
-    fn command(&self, command: &Command) -> Command {
-        // One byte that is no text must not keep a secret beside it.
-        let kept = |raw: &OsText, masked: &str| match self.without_given(masked) {
-            shown if shown == raw.to_lossy() => raw.clone(),
-            shown => OsText::from(shown),
-        };
-        match command {
-            Command::Shell(line) => Command::Shell(kept(line, &self.redactor.command_line(&line.to_lossy()))),
-            Command::Argv(args) => {
-                let plain: Vec<_> = args.iter().map(OsText::to_lossy).collect();
-                Command::Argv(args.iter().zip(self.redactor.arguments(&plain)).map(|(raw, masked)| kept(raw, &masked)).collect())
-            }
-        }
-    }
-}
-
-/// The spec as it is kept: secrets in command, name and labels masked, values of secret variables gone.
-pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
-    let scrub = Scrub::new(&spec, redactor);
-    let command = scrub.command(&spec.command);
-    spec.name = spec.name.map(|name| scrub.without_given(&redactor.command_line(&name)));
-    spec.labels = spec.labels.into_iter().map(|(key, value)| scrub.label(key, &value)).collect();
-    let mut scrubbed = Scrubbed { command: command != spec.command, env: Vec::new() };
-    spec.command = command;
-    for variable in &mut spec.env {
-        let value = variable.value.to_lossy();
-        if redactor.is_on() && (is_secret(variable) || redactor.command(&value) != value) {
-            variable.value = OsText::default();
-            scrubbed.env.push(variable.name.clone());
-        }
-    }
-    (spec, scrubbed)
-}
-
-/// Refuses a watch pattern with a secret in it: a given value, or one that is known by its form. Patterns are kept and shown, and a masked one matches nothing.
-fn check_watch(spec: &Spec, scrub: &Scrub<'_>) -> Result<(), Error> {
-    for (n, pattern) in (1..).zip(&spec.tell.watch) {
-        let (has, hint) = if scrub.without_given(pattern) != *pattern {
-            (
-                "has a value in it that is given under a secret's name",
-                "watch for the text around it, or give the value under a name that is no secret's",
-            )
-        } else if scrub.redactor.command(pattern) != *pattern {
-            ("has the form of a secret in it, such as a token's", "watch for the text around it")
-        } else {
-            continue;
-        };
-        return Err(refuse::refusal(code::BAD_SPEC, format!("watch pattern {n} {has}, and patterns are kept and shown"), hint));
-    }
-    Ok(())
-}
-
-/// Refuses what cannot be run, before anything is written. What only the merged whole can show is found later.
-fn check(spec: &Spec, caller: &Caller, scrub: &Scrub<'_>) -> Result<(), Error> {
-    check_request(spec, caller).map_err(|error| scrub.error(error))?;
-    check_watch(spec, scrub)
-}
-
-fn check_request(spec: &Spec, caller: &Caller) -> Result<(), Error> {
-    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
-    let empty = match &spec.command {
-        Command::Shell(line) => line.to_lossy().trim().is_empty(),
-        Command::Argv(args) => args.first().is_none_or(|a| a.as_bytes().is_empty()),
-    };
-    if empty {
-        return refused("the command is empty".into(), "give a shell line, or a program with its arguments");
-    }
-    let Owner { session, task, generation } = &spec.owner;
-    for (what, text) in [("session", session), ("task", task), ("generation", generation), ("name", &spec.name)] {
-        let Some(text) = text else { continue };
-        if text.is_empty() || text.len() > LONGEST_NAME {
-            let what = format!("the {what} has {} bytes", text.len());
-            return refused(what, "give 1 to 256 bytes, or leave it out");
-        }
-        if text.contains(char::is_control) {
-            return refused(format!("the {what} has a control character in it"), "use printable text");
-        }
-    }
-    if spec.name.as_ref().is_some_and(|name| name.starts_with('-') || name.trim().is_empty()) {
-        // On a command line it could not be told from a flag, or would not be seen.
-        return refused("the name begins with a dash, or is blank".into(), "begin it with a letter or a digit, or leave it out");
-    }
-    if spec.timeout.is_some_and(|t| t.is_zero()) {
-        return refused("a timeout of 0 would end it before it began".into(), "give a time of more than 0, or none");
-    }
-    check_labels(&spec.labels)?;
-    check_tell(&spec.tell)?;
-    for dir in spec.cwd.iter().chain([&caller.cwd]) {
-        if dir.has_nul() {
-            return refused("the directory has a NUL byte in it, which no path can have".into(), "remove it");
-        }
-    }
-    if !caller.cwd.as_path().is_absolute() {
-        return refused(format!("the caller's directory {:?} is not an absolute path", caller.cwd), "send where the caller is");
-    }
-    Ok(())
-}
-
-/// Refuses labels that could not be written on a command line or shown on one line.
-fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
-    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
-    if labels.len() > limits::MAX_LABELS {
-        return refused(format!("{} labels are more than the {} there may be", labels.len(), limits::MAX_LABELS), "give fewer");
-    }
-    for (key, value) in labels {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-        if key.is_empty() || key.len() > limits::MAX_LABEL_KEY_BYTES || !key.chars().all(is_plain) {
-            return refused(format!("{key:?} cannot be the key of a label"), "a key has 1 to 64 letters, digits, and any of . _ - /");
-        }
-        if value.len() > limits::MAX_LABEL_VALUE_BYTES {
-            return refused(format!("the value of the label {key} has {} bytes", value.len()), "give at most 4,096 bytes");
-        }
-        if value.contains(char::is_control) {
-            return refused(format!("the value of the label {key} has a control character in it"), "use printable text");
-        }
-    }
-    Ok(())
-}
-
-/// Refuses patterns and routes that cannot be used.
-fn check_tell(tell: &Tell) -> Result<(), Error> {
-    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
-    if tell.watch.len() > limits::MAX_PATTERNS {
-        let what = format!("{} watch patterns are more than the {} there may be", tell.watch.len(), limits::MAX_PATTERNS);
-        return refused(what, "watch for fewer, or for what they have in common");
-    }
-    for (n, pattern) in tell.watch.iter().enumerate() {
-        if pattern.is_empty() {
-            return refused(format!("watch pattern {} is empty: every line would match", n + 1), "give some text, or leave it out");
-        }
-        if pattern.len() > limits::MAX_PATTERN_BYTES {
-            let what = format!("watch pattern {} has {} bytes", n + 1, pattern.len());
-            return refused(what, "give at most 1,024 bytes");
-        }
-        if pattern.contains('\n') {
-            let what = format!("watch pattern {} has a line break in it, and lines are matched one by one", n + 1);
-            return refused(what, "give the text of one line");
-        }
-        if pattern.contains(|c: char| c.is_control() && c != '\t') || outlast_text::strip(pattern) != pattern.as_str() {
-            let what = format!("watch pattern {} has an escape or control character in it, and lines are matched without them", n + 1);
-            return refused(what, "give the text as it is read");
-        }
-    }
-    if tell.chars.is_some_and(|n| n == 0 || n as usize > limits::LOG_VIEW_CHARS) {
-        let what = format!("a notice of {} characters is out of range", tell.chars.unwrap_or(0));
-        return refused(what, "give 1 to 200,000, or leave it out");
-    }
-    let Route { platform, chat_id, user_id, user_name, thread_id, message_id } = &tell.route;
-    let parts =
-        [("platform", platform), ("chat", chat_id), ("user", user_id), ("name", user_name), ("thread", thread_id), ("message", message_id)];
-    for (what, text) in parts {
-        if text.as_ref().is_some_and(|t| t.is_empty() || t.len() > LONGEST_NAME || t.contains(char::is_control)) {
-            return refused(
-                format!("the route's {what} is empty, too long, or has a control character in it"),
-                "give 1 to 256 printable bytes",
-            );
-        }
-    }
-    Ok(())
 }
 
 fn bad_cwd(error: shell::NoDirectory) -> Error {
