@@ -24,7 +24,7 @@ use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-/// Takes in what is seen of processes.
+/// Turns looks into folders into facts and notices.
 pub(crate) struct Intake {
     pub(crate) table: TableHandle,
     pub(crate) outbox: Outbox,
@@ -41,7 +41,7 @@ pub(crate) struct Intake {
     pub(crate) unreadable: Mutex<Vec<ProcessId>>,
 }
 
-/// What became of a process while no engine ran.
+/// A change of a process while no engine ran.
 pub(crate) struct MissedChange {
     pub(crate) before: Facts,
     pub(crate) after: Facts,
@@ -50,7 +50,7 @@ pub(crate) struct MissedChange {
     pub(crate) maybe_told: bool,
 }
 
-/// What a look showed, and what is known with it.
+/// A look into a folder, and the facts that it leads to.
 #[derive(Debug, Clone)]
 pub(crate) struct Current {
     pub(crate) facts: Arc<Facts>,
@@ -58,7 +58,7 @@ pub(crate) struct Current {
 }
 
 impl Intake {
-    /// What the folder shows right now, which may be more than the table has.
+    /// The current content of the folder, which may be newer than the table.
     pub(crate) async fn look(self: &Arc<Self>, view: &ProcessView) -> Result<Current, Error> {
         let (dir, cursor, id) = (view.dir.clone(), view.facts.cursor, view.id());
         let look = self.disk.at(move || FolderLook::look(&dir, cursor)).await;
@@ -72,7 +72,7 @@ impl Intake {
         Ok(Current { facts: known.unwrap_or_else(|| Arc::new(facts)), seen })
     }
 
-    /// Applies what a look into the folder showed, and returns what is known then.
+    /// Applies a look into the folder, and returns the new facts.
     ///
     /// The notices that follow from it are on disk before the table has it, so that a waiter that is woken by an end finds its notice.
     pub(crate) async fn apply_look(self: &Arc<Self>, id: ProcessId, seen: FolderLook) -> Option<Arc<Facts>> {
@@ -94,14 +94,14 @@ impl Intake {
         self.table.consumed(id).await;
     }
 
-    /// Tells the keepers of a process what was written down of it, which they wait for. `noted`: what they were told last.
+    /// Acknowledges to the keepers of a process what was written of it, which they wait for. `noted`: the last acknowledgement.
     fn acknowledge(&self, facts: &Facts, noted: Option<u64>) {
         let is_so = outlast_store::meta::noted(facts.cursor, facts.is_over());
         if facts.kept.spec.tell.is_nothing() || noted.is_none_or(|last| last >= is_so) || self.unsaved.has(facts.id()) {
             return;
         }
         if let Err(error) = Snapshot::note(&self.home.process(facts.id()), is_so) {
-            // They leave by themselves in the end, and may start an engine once too often.
+            // Without the acknowledgement they leave after a time limit, and may start an engine once too often.
             tracing::debug!(id = %facts.id(), %error, "keepers are not told that they were heard");
         }
     }
@@ -127,7 +127,7 @@ impl Intake {
         }
     }
 
-    /// Writes what happened to processes while no engine ran, with the notices for it.
+    /// Writes what happened to processes while no engine ran, with its notices.
     pub(crate) async fn catch_up(self: &Arc<Self>, missed: Vec<MissedChange>) {
         if missed.is_empty() {
             return;
@@ -148,7 +148,7 @@ impl Intake {
         }
     }
 
-    /// Tells the keepers of finished processes that their end was written down. The supervisors of the others tell theirs.
+    /// Acknowledges the ends of finished processes to their keepers. The supervisors do that for the other processes.
     pub(crate) fn acknowledge_all(&self, processes: &[(Facts, bool)]) {
         let over = processes.iter().filter(|(facts, looked)| *looked && facts.is_over() && !facts.kept.spec.tell.is_nothing());
         for (facts, _) in over {
@@ -165,7 +165,7 @@ impl Intake {
         let written = self.outbox.advance(all_of(&changes), self.clock.now()).await;
         point!("news.after_commit");
         let Err(error) = written else {
-            // The clients that wait for it go first.
+            // Clients that wait for this change are answered first.
             return tokio::task::yield_now().await;
         };
         tracing::error!(%error, "a notice cannot be written yet");
@@ -203,7 +203,7 @@ impl Intake {
         }
     }
 
-    /// What the folders show now of what could not be written.
+    /// Reads the folders again for the changes that could not be written.
     async fn read_again(self: &Arc<Self>, changes: Vec<UnsavedChange>) -> Vec<UnsavedChange> {
         let mut seen_by_owner = HashSet::new();
         for one in &changes {
@@ -216,7 +216,7 @@ impl Intake {
         let again = blocking(move || {
             let again = |c: UnsavedChange| {
                 let dir = intake.home.process(c.before.id());
-                // Removed meanwhile: what was known is all there is.
+                // The folder was removed meanwhile, so there is nothing newer.
                 if !dir.path.exists() {
                     return c;
                 }
@@ -241,7 +241,7 @@ impl Intake {
         }));
         read.unwrap_or_else(|_| {
             tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");
-            // Until then its row must not be ahead of the notices that its owner got.
+            // Until its notices are written, its row must not be ahead of them.
             self.unsaved.begin(id);
             lock(&self.unreadable).push(id);
             None
@@ -249,7 +249,7 @@ impl Intake {
     }
 }
 
-/// A change that is not on disk, and what was known when everything before it was.
+/// A change that is not on disk yet, and the facts before it.
 #[derive(Clone)]
 struct UnsavedChange {
     before: Arc<Facts>,
@@ -275,27 +275,27 @@ fn all_of(changes: &[UnsavedChange]) -> Vec<ProcessChange> {
 pub(crate) struct UnsavedProcesses(Mutex<HashMap<ProcessId, bool>>);
 
 impl UnsavedProcesses {
-    /// Takes on what is to be written of a process. `false` if another task has; it hears that there is more.
+    /// Registers the caller as the task that writes this process. `false` if another task does already; that task is told that there is more.
     fn begin(&self, id: ProcessId) -> bool {
         !self.more(id) && lock(&self.0).insert(id, false).is_none()
     }
 
-    /// Tells the task that tries to write changes of a process that there is more. Whether there is one.
+    /// Tells the task that writes the changes of a process that there is more. Returns whether there is such a task.
     fn more(&self, id: ProcessId) -> bool {
         lock(&self.0).get_mut(&id).map(|more| *more = true).is_some()
     }
 
-    /// Whether a change of it is not written.
+    /// Whether a change of this process is not written yet.
     pub(crate) fn has(&self, id: ProcessId) -> bool {
         lock(&self.0).contains_key(&id)
     }
 
-    /// Called before the folder is read again: what comes later is more.
+    /// Called before the folder is read again. What comes later needs another read.
     fn reads(&self, id: ProcessId) {
         lock(&self.0).entry(id).and_modify(|more| *more = false);
     }
 
-    /// Everything is written that was read. `false` if there is more by now.
+    /// Everything that was read is written. `false` if there is more by now.
     fn done(&self, id: ProcessId) -> bool {
         let mut all = lock(&self.0);
         let done = all.get(&id).is_none_or(|more| !more);

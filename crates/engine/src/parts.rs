@@ -33,7 +33,7 @@ pub(crate) struct Parts {
     pub(crate) config: Config,
     pub(crate) at_start: AtStart,
     pub(crate) home: Home,
-    /// Checks whether that is still the directory that was locked.
+    /// Checks whether the home is still the directory that the engine locked.
     pub(crate) own_home: Arc<OwnHome>,
     pub(crate) disk: Arc<Disk>,
     pub(crate) closing: Shutdown,
@@ -80,7 +80,7 @@ pub(crate) struct AtStart {
     pub(crate) stays_in_session: bool,
     /// What a logout ends, in a sentence.
     pub(crate) logout: Option<String>,
-    /// What is not as it should be, each in a sentence.
+    /// What limits this engine, each in a sentence.
     pub(crate) degraded: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, TryLockError};
 
-/// How many there are at rest.
+/// How many folders are kept ready.
 const AHEAD: usize = 8;
 
 /// The spare folders of an engine.
@@ -17,7 +17,7 @@ pub(crate) struct SpareFolders {
     home: Home,
     ready: Mutex<Vec<Blank>>,
     made: AtomicU64,
-    /// Held while more are made. Whether none are made any more.
+    /// Held while folders are made. True once the engine ends and makes no more.
     making: Mutex<bool>,
 }
 
@@ -26,13 +26,12 @@ impl SpareFolders {
         Self { home: home.clone(), ready: Mutex::default(), made: AtomicU64::new(0), making: Mutex::default() }
     }
 
-    /// One, if there is one.
+    /// Takes a folder that is ready, if there is one.
     pub(crate) fn take(&self) -> Option<Blank> {
         lock(&self.ready).pop()
     }
 
-    /// Has more made if there are too few, and does not wait for them. If none can be made, folders are made when they are needed, and that
-    /// reports what is wrong.
+    /// Starts a task that makes more folders if there are too few. If none can be made, a start makes its folder itself and reports the error.
     pub(crate) fn refill(self: &Arc<Self>) {
         if self.missing() < AHEAD / 2 {
             return;
@@ -59,7 +58,7 @@ impl SpareFolders {
         }
     }
 
-    /// Removes those that were not needed, and makes no more.
+    /// Removes the folders that were not needed, and makes no more.
     pub(crate) fn clear(&self) {
         *lock(&self.making) = true;
         let all = std::mem::take(&mut *lock(&self.ready));

@@ -1,4 +1,4 @@
-//! `active`: does anything still run?
+//! `active`: whether a session still has running processes.
 
 use super::context::RequestContext;
 use crate::facts::Facts;
@@ -20,7 +20,7 @@ pub(super) async fn active(asked: &RequestContext, about: Activity) -> Result<Ac
             f.kept.spec.owner.session.as_ref() == Some(&session) && young
         }),
         Activity::Any => running > 0,
-        // A wait for a process that is over or not there has ended.
+        // An unknown id counts as ended.
         Activity::Waiting { process } => match asked.resolve(&process).await {
             Ok(view) => runs(&view.facts) && !super::until::has_matched(asked, &view.facts).await?,
             Err(error) if error.kind == ErrorKind::Refusal => false,

@@ -1,4 +1,4 @@
-//! `adopt`: take in a living process that another program started.
+//! `adopt`: takes over a living process that another program started.
 
 use super::context::RequestContext;
 use super::poll;
@@ -20,7 +20,7 @@ use outlast_wire::code;
 use outlast_wire::v1::{AdoptFrom, Adopted, Error};
 use std::sync::Arc;
 
-/// How many parents are looked at. Pids that pass to others meanwhile could make a circle.
+/// How many parents are followed. Pids that are reused while they are read could form a loop.
 const DEEPEST: usize = 1_024;
 
 pub(super) async fn adopt(asked: &RequestContext, from: AdoptFrom) -> Result<Adopted, Error> {
@@ -59,7 +59,7 @@ pub(super) async fn adopt(asked: &RequestContext, from: AdoptFrom) -> Result<Ado
     Ok(answer)
 }
 
-/// Why this life is part of a process that is known, if it is: stopping it is for that one's owner, and it would be stopped twice.
+/// Why this process belongs to a known one, if it does. Only the owner of that one may stop it, and it would be stopped twice.
 async fn part_of(asked: &RequestContext, of: Incarnation) -> Result<Option<String>, Error> {
     let all = asked.parts.table.all(&Owner::default(), WhichProcesses::All).await?;
     let leads = |v: &ProcessView, life: Incarnation| v.facts.phase.alive() == Some(life);
@@ -74,15 +74,15 @@ async fn part_of(asked: &RequestContext, of: Incarnation) -> Result<Option<Strin
     Ok(Some(format!("pid {} belongs to {whose}: {why}", of.pid)))
 }
 
-/// The parents of a pid that live, nearest first.
+/// The living ancestors of a pid, nearest first.
 fn ancestors(pid: u32) -> Vec<Incarnation> {
     let parents = std::iter::successors(parent_of(pid), |p| parent_of(*p)).take_while(|p| *p > 1);
     parents.take(DEEPEST).filter_map(|p| incarnation_of(p).ok()).collect()
 }
 
-/// The process under which this life is known already.
+/// The known process that has this incarnation already.
 async fn known(asked: &RequestContext, of: Incarnation) -> Result<Option<ProcessView>, Error> {
-    // All of them: a life that another conversation owns must not be taken in twice.
+    // Of all sessions: an operating-system process must not be adopted twice.
     let all = asked.parts.table.all(&Owner::default(), WhichProcesses::Live).await?;
     Ok(all.into_iter().find(|v| v.facts.phase.alive() == Some(of)))
 }
@@ -101,13 +101,13 @@ async fn take_in(asked: &RequestContext, found: LivingProcess) -> Result<Process
     begin(&asked.parts, found).await
 }
 
-/// Writes it down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
+/// Writes the process down and has it supervised. If the client leaves meanwhile, this is completed or undone.
 async fn begin(parts: &Arc<Parts>, found: LivingProcess) -> Result<ProcessView, Error> {
     let parts = Arc::clone(parts);
     let task = tokio::spawn(async move {
         let id = reserve(&parts, &found).await?;
         let writer = Arc::clone(&parts);
-        // A task of its own: the id is let go after a panic too.
+        // In a task of its own, so that the id is released after a panic, too.
         let written = tokio::spawn(async move { write_down(&writer, id, found).await });
         let taken = written.await.unwrap_or_else(|panic| Err(refuse::fault(panic)));
         if taken.is_err() {
@@ -119,7 +119,7 @@ async fn begin(parts: &Arc<Parts>, found: LivingProcess) -> Result<ProcessView, 
 }
 
 async fn reserve(parts: &Arc<Parts>, found: &LivingProcess) -> Result<ProcessId, Error> {
-    // An id that is in use here means another process; this one gets one of its own.
+    // If the id from the checkpoint belongs to another process here, this one gets a new id.
     for id in found.id.into_iter().chain(std::iter::repeat_with(random_id)) {
         match parts.table.reserve(id, hash(found), found.spec.owner.clone()).await {
             Ok(Reservation::New) => return Ok(id),
@@ -142,7 +142,7 @@ async fn write_down(parts: &Arc<Parts>, id: ProcessId, found: LivingProcess) -> 
     let written = blocking(move || -> Result<FolderLook, Error> {
         let failed = |e: std::io::Error| refuse::disk(format!("cannot write down {id}"), &e);
         dir.create().map_err(failed)?;
-        // Nothing is to be started: what a keeper would need is taken out at once, and would start nothing.
+        // Nothing will be started, so what a keeper would need is removed at once.
         SpecFile::create(&dir, &on_disk, &nothing()).and_then(|()| SpecFile::scrub(&dir)).map_err(refuse::fault)?;
         if let Some(meta) = Meta::hold(&dir, id, now).map_err(failed)? {
             meta.release().map_err(failed)?;
@@ -157,13 +157,13 @@ async fn write_down(parts: &Arc<Parts>, id: ProcessId, found: LivingProcess) -> 
     let facts = match written {
         Ok(seen) => Facts::accepted(kept).with(&seen),
         Err(error) => {
-            // It has told what it could not do, and the first error is the one to answer.
+            // It logs its own failure. The first error is answered.
             let _undone = blocking(undo).await;
             return Err(error);
         }
     };
     if let Err(error) = parts.index.put(facts.clone()).await {
-        // As above.
+        // It logs its own failure.
         let _undone = blocking(undo).await;
         return Err(refuse::index_start(&error));
     }

@@ -1,4 +1,4 @@
-//! What sinks that push owe, and how their pushes went.
+//! Deliveries to sinks: giving them out, and recording how each went.
 
 use super::context::RequestContext;
 use crate::bytes::lease_token;
@@ -12,14 +12,14 @@ use outlast_wire::v1::notice::{Deliveries, Delivery, Lent, Push};
 use outlast_wire::v1::{Done, Error};
 use std::time::Duration;
 
-/// The longest that a sink may have something without a word.
+/// The longest lease of a delivery, in milliseconds.
 const LONGEST_LEASE: u64 = 86_400_000;
-/// The most that one answer brings.
+/// The most deliveries in one answer.
 const MOST: u32 = 1_000;
-/// The longest reason that is kept.
+/// How many characters of a reason are kept.
 const LONGEST_REASON: usize = 4 << 10;
 
-/// Gives a sink what it owes, as soon as it owes something.
+/// Gives a sink its due deliveries, and waits until there are some.
 pub(super) async fn deliveries(asked: &RequestContext, sink: String, limit: u32, lease_ms: u64) -> Result<Deliveries, Error> {
     let parts = &asked.parts;
     known(asked, &sink)?;
@@ -56,7 +56,7 @@ fn answer(owed: Vec<OwedDelivery>) -> Deliveries {
     Deliveries { deliveries: owed.into_iter().map(delivery).collect() }
 }
 
-/// Says which of these a sink that wakes may tell.
+/// Which of these deliveries a sink that wakes agents may make now.
 pub(super) async fn wake(asked: &RequestContext, sink: String, lent: Vec<Lent>) -> Result<Deliveries, Error> {
     known(asked, &sink)?;
     if lent.len() > MOST as usize {
@@ -79,7 +79,7 @@ fn known(asked: &RequestContext, sink: &str) -> Result<(), Error> {
     Err(refuse::refusal(code::NOT_FOUND, format!("there is no sink {sink:?}"), hint))
 }
 
-/// Takes down how a push went.
+/// Records how a delivery went.
 pub(super) async fn pushed(asked: &RequestContext, sink: String, seq: u64, lease: String, how: Push) -> Result<Done, Error> {
     known(asked, &sink)?;
     let now = asked.parts.now();

@@ -1,4 +1,4 @@
-//! Which verb a request is for, and how it is answered.
+//! Passes each request to its verb, and sends the answer.
 
 use super::chosen::Chosen;
 use super::context::{AnswerWithEnd, Input, RequestContext, run_to_completion};
@@ -69,7 +69,7 @@ impl RequestContext {
             Request::Signal { process, number } => out.result(signal::signal(self, &process, number).await).await,
             Request::Write { process, at, .. } => {
                 let written = write::write(self, &process, at, &input.bytes).await;
-                // A client that is answered has room for its next write.
+                // Freed before the answer, so that the client has room for its next write.
                 drop(input);
                 out.result(written).await;
             }
@@ -103,7 +103,7 @@ impl RequestContext {
             Request::NoticeReplay(what) => out.result(notice::replay(self, what).await).await,
             Request::NoticeDead { limit } => out.result(notice::dead(self, limit).await).await,
             Request::Consumed { process, mark } => out.result(notice::consumed(self, &process, mark).await).await,
-            Request::Relayed { of } => out.result(self.relays.passed_on(&of).await).await,
+            Request::Relayed { of } => out.result(self.relays.confirm(&of).await).await,
             Request::Deliveries { sink, limit, lease_ms } => {
                 out.result(deliveries::deliveries(self, sink, limit, lease_ms).await).await;
             }
@@ -126,12 +126,12 @@ impl RequestContext {
                 out.answer(Done::ok()).await;
                 self.parts.table.begin_hand_over().await;
             }
-            // Dealt with where the requests are kept.
+            // The connection handles it, because it has the list of requests.
             Request::Cancel { .. } => {}
         }
     }
 
-    /// Answers with what shows the end of a process, if it has one to show: its owner need not be told of it then. Only an act in its own conversation counts.
+    /// Answers, and counts the end of a process as seen if the answer shows it. Only an answer in the process's own session counts.
     async fn answer_with_end<T: Serialize>(&self, result: Result<AnswerWithEnd<T>, Error>, how: &'static str) {
         let ended = match result {
             Ok(ended) => ended,
@@ -149,7 +149,7 @@ impl RequestContext {
             {
                 tracing::warn!(%error, "an end that is answered may be told as well");
             }
-            // A cancellation that came before there was anything to let go of.
+            // The request was cancelled before this, so the cancellation had nothing to release.
             if relayed.is_some_and(|(relays, of)| !relays.is_under_way(of)) {
                 parts.outbox.let_go(id).await;
             }
@@ -180,16 +180,16 @@ impl RequestContext {
         self.out.answer_between(hold, ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
     }
 
-    /// Remembers who has these, should they not arrive.
+    /// Records the lease of these notices, so that they are released if the answer is not confirmed.
     fn relay_notices(&self, given: &[Told]) {
-        // All of one answer are given under one word.
+        // All notices of one answer have the same lease token.
         if let Some(lease) = given.first().and_then(|told| told.lease.clone()) {
             let ids = given.iter().map(|told| told.event.event_id.clone()).collect();
             self.relays.begin(self.out.of, Relay::Notices { ids, lease });
         }
     }
 
-    /// Answers that a process is removed, which it is once that has arrived. Should it not, the process stays until it is too old.
+    /// Answers that a process is removed, and removes it once the proxy confirms the answer. Without that it stays until it is too old.
     async fn answer_and_remove(&self, name: &str) {
         match remove::removable(self, name).await {
             Ok(view) => {
@@ -202,7 +202,7 @@ impl RequestContext {
     }
 }
 
-/// What to answer about a process that was looked up.
+/// The answer about a process that was looked up.
 fn found(view: &ProcessView) -> Found {
     let mut found = Found::new(view.id(), view.facts.kept.spec.name.clone(), view.facts.phase.status());
     found.namesakes = view.namesakes;

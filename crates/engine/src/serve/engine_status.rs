@@ -1,4 +1,4 @@
-//! `engine status`.
+//! `engine status`: what an engine reports about itself.
 
 use super::context::RequestContext;
 use crate::mutex::lock;
@@ -8,7 +8,7 @@ use outlast_wire::v1::{EngineStatus, Error};
 pub(super) async fn engine_status(asked: &RequestContext) -> Result<EngineStatus, Error> {
     let parts = &asked.parts;
     let counts = asked.parts.table.counts().await?;
-    // An index that cannot be written has more to say elsewhere, and the engine is as it is all the same.
+    // If the index cannot be written, other requests report that. The status is answered all the same.
     let failing = parts.outbox.failing().await.unwrap_or_default();
     let late = failing
         .into_iter()

@@ -1,4 +1,4 @@
-//! `kill`: the whole tree, and an answer that says what was seen to die.
+//! `kill`: stops the whole tree, and answers which processes were seen to die.
 
 use super::chosen::Chosen;
 use super::context::{AnswerWithEnd, RequestContext, reading};
@@ -20,14 +20,14 @@ pub(super) async fn kill(asked: &RequestContext, name: &str, kill: Kill) -> Resu
     let awaiting = PendingAnswer::end(&asked.parts, &asked.owner, &view.facts);
     let stop = Stop { cause: cause(&asked.owner, "process.kill"), way: way(kill, asked.parts.config.grace) };
     let done = match stop_one(&asked.parts, &mut view, &stop).await {
-        // What was asked for is that nothing of it runs.
+        // The client wants nothing of it to run, so leftovers are stopped too.
         Err(error) if error.code == code::ALREADY_EXITED => {
             return Err(error.with_stopped_left(stop_left(&asked.parts, &mut view, &stop).await?));
         }
         done => done?,
     };
     let ended = answer(asked, view, &stop, done).await?;
-    // Of a process that goes on it has not seen the end.
+    // The process keeps running, so the client has not seen its end.
     let awaiting = awaiting.filter(|_| ended.of.is_some());
     Ok(AnswerWithEnd { awaiting, ..ended })
 }
@@ -47,7 +47,7 @@ pub(super) async fn kill_all(asked: &RequestContext, chosen: &Chosen, kill: Kill
             Err(error) => failed.push(error),
         }
     }
-    // After those: a process that ended meanwhile may have left something, too.
+    // After the running ones: a process that ended meanwhile may have left something, too.
     let mut left_killed = Vec::new();
     for result in stop_left_of_all(&asked.parts, left_of_chosen(asked, chosen).await?, &stop).await {
         match result {
@@ -63,7 +63,7 @@ pub(super) async fn kill_all(asked: &RequestContext, chosen: &Chosen, kill: Kill
     Ok(answer)
 }
 
-/// The chosen processes that are over and may have left something running.
+/// The chosen finished processes that may have left something running.
 async fn left_of_chosen(asked: &RequestContext, chosen: &Chosen) -> Result<Vec<ProcessView>, Error> {
     let mut views = asked.parts.table.all(&asked.owner, WhichProcesses::All).await?;
     views.retain(|v| v.facts.is_over() && chosen.takes(v));

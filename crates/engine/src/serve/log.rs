@@ -16,7 +16,7 @@ pub(super) async fn log(asked: &RequestContext, name: &str, page: Page) -> Resul
     let parts = Arc::clone(&asked.parts);
     let of = Arc::clone(&facts);
     let answer = reading(move || render::page(&parts.redactor, &view.dir, &facts, seen.meta.as_ref(), page)).await?;
-    // A page that does not reach the end says nothing about it, and neither does one that lies behind it.
+    // A page that does not reach the end of the output, or begins after it, does not show the end of the process.
     let behind = page.offset.is_some_and(|line| line > answer.total_lines) || page.from_byte.is_some_and(|byte| byte > answer.next_byte);
     let of = (answer.at_end && !behind && of.is_over()).then_some(of);
     Ok(AnswerWithEnd { answer, of, awaiting: None })

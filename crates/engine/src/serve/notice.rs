@@ -1,4 +1,4 @@
-//! Notices: given out, settled, followed, posted, read.
+//! Notices: claim, settle, follow, post and read them.
 
 use super::context::RequestContext;
 use crate::bytes::lease_token;
@@ -18,18 +18,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most that one answer brings.
+/// The most notices in one answer.
 const MOST: u32 = 1_000;
-/// The longest that a notice is one taker's alone.
+/// The longest lease of a notice, in milliseconds.
 const LONGEST_LEASE: u64 = 86_400_000;
 /// The longest event that may be posted, in bytes of JSON.
 const LONGEST_EVENT: usize = 256 << 10;
-/// How many objects and lists of an event may lie inside each other. Readers of JSON have a bound of their own, often at 128 and sometimes lower, and an answer
-/// has the event inside of others.
+/// How deeply the objects and lists of a posted event may be nested. JSON parsers have a bound of their own, often 128 and sometimes lower, and
+/// an answer nests the event deeper.
 const DEEPEST_EVENT: usize = 64;
 /// The longest name or kind.
 const LONGEST_NAME: usize = 256;
-/// Kinds that only we may use.
+/// Kinds that only the engine may use.
 const OURS: [&str; 6] = ["completion", "watch_match", "watch_disabled", "watch_overflow_tripped", "watch_overflow_released", "until"];
 
 pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease_ms: u64, wait_ms: Option<u64>) -> Result<Notices, Error> {
@@ -96,7 +96,7 @@ impl UnfinishedClaim {
         Self { parts: Arc::clone(&asked.parts), claim: Some(claim.clone()) }
     }
 
-    /// From here on it is known what was given.
+    /// The claim has its answer. From here on the notices are leased to the taker.
     fn done(mut self) {
         self.claim = None;
     }
@@ -107,7 +107,7 @@ impl Drop for UnfinishedClaim {
         // Without a runtime there is no engine left to give them out.
         let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current()) else { return };
         let parts = self.parts.clone();
-        // The claim is written first: it was asked for before.
+        // The claim was queued before this, so it is written first.
         runtime.spawn(async move { parts.outbox.unclaim(claim, parts.now()).await });
     }
 }
@@ -173,7 +173,7 @@ pub(super) async fn settle(asked: &RequestContext, ids: Vec<String>, lease: Opti
     Ok(Judged::new(notices))
 }
 
-/// Sends every notice as it is made. Ends with the connection, or with the engine.
+/// Sends every notice as it is written. Ends with the connection, or with the engine.
 pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result<Done, Error> {
     let outbox = &asked.parts.outbox;
     let (mut news, following) = (outbox.news(), outbox.follow());
@@ -203,7 +203,7 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
     }
 }
 
-/// Sends what is on disk behind a place. The place of the last that was sent.
+/// Sends the notices on disk after a number. Returns the number of the last one that was sent.
 async fn send_behind(asked: &RequestContext, mut after: u64) -> Result<u64, Error> {
     loop {
         let filter = NoticeFilter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..NoticeFilter::default() };
@@ -261,7 +261,7 @@ pub(super) async fn dead(asked: &RequestContext, limit: Option<u32>) -> Result<D
     Ok(Dead { letters: found.into_iter().map(letter).collect() })
 }
 
-/// The process that a name means, also if nothing is left of it but what was told.
+/// The process that a name means, also if only its notices are left of it.
 async fn named(asked: &RequestContext, name: &str) -> Result<ProcessId, Error> {
     match (asked.resolve(name).await, name.parse()) {
         (Ok(view), _) => Ok(view.id()),
@@ -303,7 +303,7 @@ pub(super) async fn post(asked: &RequestContext, id: Option<String>, event: Map<
     Ok(Posted::new(told(entry), !new))
 }
 
-/// Takes a posted event apart: what says for whom it is goes where it is looked for, the rest is its own, with secrets masked.
+/// Makes a notice of a posted event: the fields that name its receiver become columns, the rest is kept as it is, with secrets masked.
 fn draft(
     owner: &Owner,
     id: Option<String>,
@@ -383,16 +383,16 @@ fn draft(
     if levels > DEEPEST_EVENT {
         return refused(format!("the event is nested {levels} deep"), "give at most 64 objects and lists inside each other");
     }
-    // Before anything is compared or written: the same again has the same masks.
+    // Masked before anything is compared or written, so that the same event posted again is equal.
     let event = masked_fields(redactor, event);
     let conversation = session.as_deref().unwrap_or_default();
-    // The length keeps a conversation's name apart from the notice's.
+    // The length separates the session's name from the notice's.
     let key = format!("posted/{}/{conversation}/{name}", conversation.len());
     let owner = Owner { session, task: task.or(owner.task.clone()), generation: generation.or(owner.generation.clone()) };
     Ok(NoticeDraft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
 }
 
-/// The name of a delegation: its news is one notice, however often it is posted.
+/// The name of a delegation's notice. It is one notice, however often it is posted.
 fn delegation(kind: &str, event: &Map<String, Value>) -> Option<String> {
     let name = event.get("delegation_id").filter(|_| kind == "async_delegation")?.as_str()?;
     (!name.is_empty()).then(|| name.to_owned())
@@ -412,7 +412,7 @@ fn masked_fields(redactor: &Redactor, fields: Map<String, Value>) -> Map<String,
     let mut all = Map::new();
     for (name, value) in fields {
         let mut name = redactor.command(&name).into_owned();
-        // Two secrets may look the same once they are masked.
+        // Two names may be equal once they are masked.
         while all.contains_key(&name) {
             name.push('*');
         }
@@ -421,7 +421,7 @@ fn masked_fields(redactor: &Redactor, fields: Map<String, Value>) -> Map<String,
     all
 }
 
-/// How many objects and lists lie inside each other. The reader of the value has bounded that.
+/// How deeply objects and lists are nested. The JSON parser has bounded it.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),

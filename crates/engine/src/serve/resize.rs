@@ -1,4 +1,4 @@
-//! `resize`: the size of the terminal.
+//! `resize`: sets the size of the terminal.
 
 use super::context::RequestContext;
 use crate::intake::Current;
@@ -33,7 +33,7 @@ pub(super) async fn resize(asked: &RequestContext, name: &str, rows: u16, cols: 
             Ok(Say::Ok) => return Ok(Done::ok()),
             Ok(Say::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
             Ok(other) => return Err(unexpected(other)),
-            // The same size twice is the same size.
+            // Setting the same size twice does no harm, so this is retried.
             Err(error) => tracing::debug!(id = %view.id(), %error, "a resize is tried again"),
         }
     }

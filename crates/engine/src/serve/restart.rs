@@ -16,7 +16,7 @@ pub(super) async fn restart(
     grace_ms: Option<u64>,
 ) -> Result<AnswerWithEnd<Restarted>, Error> {
     let view = asked.resolve(name).await?;
-    // A process that could not be started again is not stopped.
+    // If the command could not be started again, the process is not stopped.
     let spec = rerun::spec_again(&view.facts, env, RerunChange::default(), &asked.owner)?;
     run::check_startable(asked, &spec, &caller).await?;
     let mut kill = Kill::default();

@@ -27,11 +27,11 @@ use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a command gets if its caller does not say: the engine's own would keep its files from everybody else.
+/// The umask of a command if its client sends none. The engine's own would hide the command's files from other users.
 const USUAL_UMASK: u32 = 0o022;
-/// How many descriptors a start may need, and a few for requests about other processes meanwhile.
+/// How many descriptors must be free for a start: those it needs, and a few for other requests meanwhile.
 const DESCRIPTORS: usize = 16;
-/// Commands are killed before us when memory runs out.
+/// When memory runs out, the kernel kills commands before the engine and the keepers.
 const OOM_SCORE_ADJ: i32 = 300;
 
 pub(super) async fn run(asked: &RequestContext, spec: v1::Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
@@ -39,13 +39,13 @@ pub(super) async fn run(asked: &RequestContext, spec: v1::Spec, want: Option<Pro
     start(asked, spec, want, caller).await
 }
 
-/// Runs a spec, once: the same request under the same id is the same process.
+/// Runs a spec once: the same request with the same id gets the same process.
 pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
     check(&spec, &caller, &Scrub::new(&spec, &asked.parts.redactor))?;
     if let Some(refused) = &asked.parts.at_start.refused_call {
         return Err(refuse::refused_call(refused));
     }
-    // Found out before anything is written: half a start would wait until another task closes a file.
+    // Checked before anything is written: half a start would wait until another task closes a file.
     crate::os::room_for(DESCRIPTORS).map_err(|e| refuse::disk("nothing can be started now", &e))?;
     let (mut view, not_passed_on) = loop {
         let id = want.unwrap_or_else(random_id);
@@ -54,13 +54,13 @@ pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<Proce
             Ok(Reservation::New) => {
                 break begin(&asked.parts, StartRequest { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
             }
-            // What the first request left out is not kept.
+            // Which variables the first request left out was not kept.
             Ok(Reservation::Same(view)) => break (view, Vec::new()),
             Ok(Reservation::Pending(mut pending)) => {
-                // It ends by being accepted or let go; either way there is something new to ask.
+                // The other request ends by accepting or releasing the id. Either way this one asks again.
                 let _ended = pending.changed().await;
             }
-            // Drawn twice: draw again.
+            // A random id that is taken: try another one.
             Err(error) if want.is_none() && error.code == code::ID_TAKEN => {}
             Err(error) => return Err(error),
         }
@@ -74,7 +74,7 @@ pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<Proce
     Ok(answer)
 }
 
-/// Refuses what is known to be refused by a start, without starting anything.
+/// Refuses what a start would refuse, without starting anything.
 pub(super) async fn check_startable(asked: &RequestContext, spec: &Spec, caller: &Caller) -> Result<(), Error> {
     let scrub = Scrub::new(spec, &asked.parts.redactor);
     check(spec, caller, &scrub)?;
@@ -95,7 +95,7 @@ struct StartRequest {
     elsewhere: Option<String>,
 }
 
-/// Writes the request down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
+/// Writes the request down and has the process supervised. If the client leaves meanwhile, this is completed or undone.
 async fn begin(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
     let (parts, id) = (Arc::clone(parts), request.id);
     run_to_completion(async move {
@@ -119,7 +119,7 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
     let write = move || -> Result<(), Error> {
         let written = match spare.map(|spare| spare.become_process(&dir, &prepared.kept, &prepared.launch)) {
             Some(Ok(())) => Ok(()),
-            // Whatever was wrong with it, without one it is either right or said better.
+            // Without a spare folder it either works or gives a better error.
             Some(Err(_)) | None => {
                 dir.create().map_err(|e| refuse::disk(format!("cannot make {}", dir.path.display()), &e))?;
                 let no_room = |source| outlast_store::spec::SpecError::Io { path: dir.meta(), doing: "make", source };
@@ -128,7 +128,7 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
             }
         };
         let written = written.map_err(|e| spec_failed(&e)).and_then(|()| match prepared.failure {
-            // Known before anything runs; it is told as the end of a process all the same, and not as a refusal.
+            // It cannot be started. That is reported as the end of the process, and not as a refusal.
             Some(failure) => {
                 final_record::never_started(&dir, id, failure, now).map(|_| ()).map_err(|e| refuse::disk("cannot write the end", &e))
             }
@@ -140,7 +140,7 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
         written
     };
     parts.disk.at(write).await.map_err(|e| refuse::disk("cannot write the request", &e))??;
-    // It makes itself ready while the request comes onto the disk. If there is none, the supervisor of the process asks again.
+    // The keeper prepares itself while the request is written to disk. If there is none, the supervisor of the process asks again.
     let keeper = if failed { None } else { parts.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
     if let Err(error) = parts.outbox.accept(Facts::accepted(kept.clone())).await {
@@ -148,7 +148,7 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
             keeper.call_off().await;
         }
         let dir = parts.home.process(id);
-        // It has told what it could not do, and the first error is the one to answer.
+        // It logs its own failure. The first error is answered.
         let _undone = blocking(move || undo(&dir)).await;
         return Err(refuse::index_start(&error));
     }
@@ -163,7 +163,7 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
 /// Removes a folder that was not accepted.
 pub(super) fn undo(dir: &outlast_store::dir::ProcessDir) {
     if let Err(error) = dir.remove() {
-        // It has no row: the next start removes it, or takes it in if something began in it.
+        // It has no row. The next start removes it, or takes it in if a command was started in it.
         tracing::warn!(path = %dir.path.display(), %error, "cannot remove what was begun");
     }
 }
@@ -178,9 +178,9 @@ fn spec_failed(error: &outlast_store::spec::SpecError) -> Error {
 struct Prepared {
     kept: Kept,
     launch: Launch,
-    /// Why it cannot be started, where that is known.
+    /// Why it cannot be started, if that is known already.
     failure: Option<StartFailure>,
-    /// Variables of the caller's that the command is not given.
+    /// Variables of the client that the command does not get.
     not_passed_on: Vec<String>,
 }
 
@@ -202,19 +202,19 @@ async fn prepare(parts: &Arc<Parts>, request: StartRequest) -> Result<Prepared, 
     }
 }
 
-/// What came of an attempt to prepare something.
+/// The result of an attempt to prepare a start.
 enum Attempt {
     Made(Box<Result<Prepared, Error>>),
-    /// Login files would have to be read: here is the request again.
+    /// Login files would have to be read first. The request is returned.
     Unread(Box<StartRequest>),
 }
 
-/// What to do about login files that were not read yet, or have changed.
+/// What to do if login files were not read yet, or have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoginFiles {
-    /// Read them, for as long as that takes.
+    /// Run a login shell, for as long as that takes.
     Read,
-    /// Leave it at that.
+    /// Use a snapshot only if there is a current one.
     IfKept,
 }
 
@@ -278,7 +278,7 @@ fn prepare_with(
         process_id: &name,
     })
     .map_err(|e| bad_spec(&e))?;
-    // A variable that is set to nothing has nothing to pass on.
+    // An empty variable is not missed.
     let is_missed = |name: &&Vec<u8>| shell::is_missed(name) && inherited.iter().any(|(n, value)| n == *name && !value.is_empty());
     let not_passed_on = merged.removed.iter().filter(is_missed).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     let (program, failure) = match &spec.command {
@@ -287,7 +287,7 @@ fn prepare_with(
             Ok(path) => (path.as_path().into(), None),
             Err(e) => {
                 let errno = if e.exit_code() == 127 { libc::ENOENT } else { libc::EACCES };
-                // What to do about it is said where it is shown; here is what happened.
+                // Only what happened is kept. What to do about it is added where it is shown.
                 let what = scrub.program_error(e, &spec.command).to_string().split(": ").next().unwrap_or_default().to_owned();
                 (OsText::default(), Some(StartFailure { errno, what }))
             }
@@ -351,8 +351,8 @@ fn bad_spec(error: &MergeError) -> Error {
     }
 }
 
-/// What makes two requests the same: command, directory, explicit environment, flags and owner. With the id in it, equal requests cannot be told from
-/// their hashes.
+/// The hash of what makes two requests the same: command, directory, explicit environment, flags and owner. It covers the id, so hashes do not
+/// show which processes have the same command.
 fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
     let here = caller.cwd.as_path();
     let cwd = OsText::from(spec.cwd.as_ref().map_or(here.to_owned(), |dir| here.join(dir.as_path())).as_path() as &Path);

@@ -1,4 +1,4 @@
-//! `signal`: to the command itself.
+//! `signal`: sends a signal to the command itself.
 
 use super::context::RequestContext;
 use crate::intake::Current;
@@ -40,7 +40,7 @@ async fn pass(asked: &RequestContext, view: &mut crate::table::ProcessView, numb
         Ok(Say::Ok) => Ok(()),
         Ok(Say::AlreadyEnded) => Err(ended(asked, view).await?),
         Ok(other) => Err(unexpected(other)),
-        // A signal given twice is not what was asked for.
+        // Not retried: a signal must not be sent twice.
         Err(_) => {
             Err(refuse::unavailable("the keeper was replaced: it is not known whether the signal was delivered", "look, then ask again"))
         }

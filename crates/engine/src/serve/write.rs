@@ -1,4 +1,4 @@
-//! `write`: bytes into the input, each once.
+//! `write`: puts bytes into the input, each exactly once.
 
 use super::context::RequestContext;
 use crate::intake::Current;
@@ -24,7 +24,7 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
     let mut sent = false;
     for _ in 0..TRIES {
         let seen = checked(asked, &mut view, Wish::Write).await?;
-        // With an offset a second try writes nothing twice.
+        // The offset keeps a retry from writing bytes twice.
         let start = *begin.get_or_insert(seen);
         let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,

@@ -8,7 +8,7 @@ use outlast_wire::code;
 use outlast_wire::v1::{Caller, Error};
 use std::collections::BTreeMap;
 
-/// Refuses what cannot be run, before anything is written. What only the merged whole can show is found later.
+/// Refuses what cannot be run, before anything is written. Problems that only the merged environment shows are found later.
 pub(super) fn check(spec: &Spec, caller: &Caller, scrub: &Scrub<'_>) -> Result<(), Error> {
     check_request(spec, caller).map_err(|error| scrub.error(error))?;
     check_watch(spec, scrub)
@@ -35,7 +35,7 @@ fn check_request(spec: &Spec, caller: &Caller) -> Result<(), Error> {
         }
     }
     if spec.name.as_ref().is_some_and(|name| name.starts_with('-') || name.trim().is_empty()) {
-        // On a command line it could not be told from a flag, or would not be seen.
+        // On a command line it would look like a flag, or would not be seen.
         return refused("the name begins with a dash, or is blank".into(), "begin it with a letter or a digit, or leave it out");
     }
     if spec.timeout.is_some_and(|t| t.is_zero()) {
@@ -117,7 +117,8 @@ fn check_tell(tell: &Tell) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a watch pattern with a secret in it: a given value, or one that is known by its form. Patterns are kept and shown, and a masked one matches nothing.
+/// Refuses a watch pattern with a secret in it: the value of a secret variable, or a text with the form of a secret. Patterns are kept and
+/// shown, and a masked one would match nothing.
 fn check_watch(spec: &Spec, scrub: &Scrub<'_>) -> Result<(), Error> {
     for (n, pattern) in (1..).zip(&spec.tell.watch) {
         let (has, hint) = if scrub.without_given(pattern) != *pattern {

@@ -8,7 +8,7 @@ use outlast_store::spec::Masks;
 use outlast_text::{Redactor, secret_name};
 use outlast_wire::v1::Error;
 
-/// What was taken out of a spec.
+/// What was removed from a spec.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::serve) struct Scrubbed {
     pub(super) command: bool,
@@ -28,7 +28,7 @@ pub(super) fn masks(spec: &Spec, redactor: &Redactor) -> (Option<Masks>, bool) {
     masks::keep(&secrets, key)
 }
 
-/// Takes secrets out of what is kept and shown of a request: those that the redactor knows, and the values that were given under a secret's name.
+/// Removes secrets from what is kept and shown of a request: those that the redactor knows, and the values of variables with a secret's name.
 pub(super) struct Scrub<'a> {
     pub(super) redactor: &'a Redactor,
     given: Vec<String>,
@@ -41,9 +41,9 @@ impl<'a> Scrub<'a> {
         Self { redactor, given }
     }
 
-    /// A text without the values that were given.
+    /// A text without the values of the secret variables.
     pub(super) fn without_given(&self, text: &str) -> String {
-        // Values may overlap or be part of each other, so all are found before any is taken out.
+        // Values may overlap or contain each other, so all are found before any is removed.
         let mut found: Vec<std::ops::Range<usize>> =
             self.given.iter().flat_map(|value| text.match_indices(value.as_str())).map(|(at, value)| at..at + value.len()).collect();
         found.sort_by_key(|range| range.start);
@@ -58,7 +58,7 @@ impl<'a> Scrub<'a> {
         shown + &text[copied..]
     }
 
-    /// A label as it is kept. The value of a key that is a secret's name is one.
+    /// A label as it is kept. If the key is a secret's name, the value is a secret.
     fn label(&self, key: String, value: &str) -> (String, String) {
         let value = match self.redactor.is_on() && secret_name(&key) {
             true => "***".to_owned(),
@@ -75,7 +75,7 @@ impl<'a> Scrub<'a> {
         error
     }
 
-    /// Why a program cannot be started, in words that are kept and shown.
+    /// Why a program cannot be started, as it is kept and shown.
     pub(super) fn program_error(&self, error: ProgramError, command: &Command) -> ProgramError {
         match error {
             ProgramError::NotFound { name } => match self.command(command) {
@@ -103,7 +103,7 @@ impl<'a> Scrub<'a> {
 
     /// The command as it is kept.
     pub(super) fn command(&self, command: &Command) -> Command {
-        // One byte that is no text must not keep a secret beside it.
+        // Bytes that are not UTF-8 must not keep a secret beside them from being masked.
         let kept = |raw: &OsText, masked: &str| match self.without_given(masked) {
             shown if shown == raw.to_lossy() => raw.clone(),
             shown => OsText::from(shown),
@@ -118,7 +118,7 @@ impl<'a> Scrub<'a> {
     }
 }
 
-/// The spec as it is kept: secrets in command, name and labels masked, values of secret variables gone.
+/// The spec as it is kept: secrets in command, name and labels are masked, values of secret variables are removed.
 pub(in crate::serve) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
     let scrub = Scrub::new(&spec, redactor);
     let command = scrub.command(&spec.command);
