@@ -1,4 +1,4 @@
-//! Processes that another program started: which they are, from a pid or from a `processes.json` of the Hermes agent.
+//! Finds processes that another program started, by a pid or a `processes.json` of the Hermes agent.
 
 use crate::orphan::is_ours;
 use outlast_core::{Incarnation, OsText, Owner, ProcessId, Route, Spec, Tell, Time};
@@ -6,7 +6,7 @@ use outlast_store::os::{incarnation_of, is_zombie};
 use serde_json::Value;
 use std::path::Path;
 
-/// A living process that may be taken in.
+/// A living process that may be adopted.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LivingProcess {
     pub(crate) of: Incarnation,
@@ -14,7 +14,7 @@ pub(crate) struct LivingProcess {
     pub(crate) spec: Spec,
     pub(crate) cwd: OsText,
     pub(crate) started_at: Time,
-    /// What it lacks of what it had before.
+    /// What does not work for it after the adoption, each in a sentence.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct CheckpointEntry {
     pub(crate) cwd: Option<String>,
     pub(crate) started_at: Option<Time>,
     pub(crate) owner: Owner,
-    /// Its end, and where its owner is.
+    /// Whether its end is to be reported, and where to.
     pub(crate) tell: Tell,
-    /// Whether its output was watched, which only its own parent can do.
+    /// Whether its output was watched for patterns. Only its own parent can read the output.
     pub(crate) watched: bool,
 }
 
-/// Takes a checkpoint apart. One bad entry does not spoil the others.
+/// Parses a checkpoint. A bad entry does not affect the others.
 pub(crate) fn parse(text: &str) -> Result<Vec<Result<CheckpointEntry, String>>, String> {
     let whole: Value = serde_json::from_str(text).map_err(|e| format!("the checkpoint is not JSON: {e}"))?;
     let Value::Array(entries) = whole else { return Err("the checkpoint is not a list".into()) };
@@ -72,7 +72,7 @@ fn entry(value: &Value) -> Result<CheckpointEntry, String> {
     })
 }
 
-/// The living process of a checkpoint's entry, if it is that one.
+/// The living process of a checkpoint's entry, if its pid was not reused.
 pub(crate) fn from_entry(entry: CheckpointEntry, bin: &Path, now: Time) -> Result<LivingProcess, String> {
     let of = alive(entry.pid, bin)?;
     if entry.start.is_some_and(|start| start != of.start_ticks) {
@@ -93,7 +93,7 @@ pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<
     }
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let args: Vec<OsText> = match line.strip_suffix(b"\0").unwrap_or(&line) {
-        // It is about to become another program, or has written over its arguments.
+        // It is about to execute another program, or has overwritten its arguments.
         b"" => vec![outlast_store::os::command_name(pid).unwrap_or_else(|| "unknown".into()).into()],
         line => line.split(|&b| b == 0).map(|a| OsText::from(a.to_vec())).collect(),
     };
@@ -102,7 +102,7 @@ pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<
 }
 
 fn cwd_of(pid: u32) -> OsText {
-    // Who may not look does not know.
+    // Its directory cannot be read without permission.
     std::fs::read_link(format!("/proc/{pid}/cwd")).map_or_else(|_| "/".into(), |p| p.as_path().into())
 }
 
@@ -124,7 +124,7 @@ fn alive(pid: u32, bin: &Path) -> Result<Incarnation, String> {
     }
 }
 
-/// An engine or a keeper that runs from somewhere else.
+/// Whether it is an engine or a keeper that runs from another place.
 fn runs_outlast(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline"))
         .is_ok_and(|line| line.split(|&b| b == 0).skip(1).any(|a| a == b"__engine" || a == b"__keeper"))

@@ -1,4 +1,4 @@
-//! Out of the starter's cgroup, so that its end is not ours, and a place in which each command gets a leaf of its own.
+//! Moves the engine out of its starter's cgroup, and gives each command a cgroup of its own, a leaf.
 
 use crate::logout::{self, Logout};
 use outlast_core::ProcessId;
@@ -11,15 +11,15 @@ use std::time::Duration;
 /// How long systemd may take to answer.
 const BUS_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long keepers whose process is over may take to go.
+/// How long the engine waits at its end for keepers whose process is over.
 const LAST_KEEPERS: Duration = Duration::from_secs(10);
 
-/// A place of our own in the hierarchy.
+/// A cgroup of our own in the hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CgroupDir {
     /// The directory in which leaves are made.
     pub(crate) dir: PathBuf,
-    /// Whether the directory is removed by us when it is empty; a scope is removed by systemd.
+    /// Whether the engine removes the directory when it is empty. systemd removes its scopes itself.
     ours: bool,
 }
 
@@ -30,11 +30,11 @@ struct OwnCgroup {
     path: String,
 }
 
-/// Why there is none where none was wanted, and what that means.
+/// The reason of an engine that was told not to make cgroups, and what follows from it.
 pub(crate) const SWITCHED_OFF: &str =
     "cgroups are switched off (engine.cgroup): what stops the starter's whole control group may stop processes too";
 
-/// Where the engine is in the cgroup hierarchy.
+/// The place of an engine in the cgroup hierarchy after its start.
 #[derive(Debug, Default)]
 pub(crate) struct CgroupAtStart {
     /// The cgroup that the engine made for itself, if it could.
@@ -128,7 +128,7 @@ impl OwnCgroup {
         all
     }
 
-    /// The place called `name`, or a scope of it, that we are in.
+    /// The cgroup called `name`, or a scope of it, that this process is in.
     fn place_of(&self, name: &str) -> Option<CgroupDir> {
         let scope = format!("{name}-");
         self.ancestors().into_iter().find_map(|dir| {
@@ -148,7 +148,7 @@ fn migrate(dir: &Path) -> io::Result<CgroupDir> {
     make(dir)?;
     let moved = move_into(&dir.join("engine"));
     if let Err(e) = moved {
-        // Others may be in there; then they stay.
+        // Other processes may be in it; then it stays.
         let _ = std::fs::remove_dir(dir.join("engine"));
         let _ = std::fs::remove_dir(dir);
         return Err(e);
@@ -169,7 +169,7 @@ fn move_into(dir: &Path) -> io::Result<()> {
         make(dir)?;
         std::fs::write(dir.join("cgroup.procs"), std::process::id().to_string())
     };
-    // The engine before this one may just be removing it.
+    // The previous engine may be removing it right now.
     let gone = |done: &io::Result<()>| done.as_ref().is_err_and(|e| matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)));
     let mut tries = 0..3;
     let mut entered = enter();
@@ -177,12 +177,12 @@ fn move_into(dir: &Path) -> io::Result<()> {
         entered = enter();
     }
     entered?;
-    // Some sandboxes take the write and do nothing.
+    // Some sandboxes accept the write and do nothing.
     let inside = own_path().is_some_and(|path| path.trim_end_matches('/').ends_with(&tail_of(dir)));
     if inside { Ok(()) } else { Err(io::Error::other("the move was accepted and did not happen")) }
 }
 
-/// The last two names of a path, which tell ours from any other.
+/// The last two names of a path, which identify our cgroup.
 fn tail_of(dir: &Path) -> String {
     let mut names: Vec<_> = dir.iter().rev().take(2).map(|n| n.to_string_lossy().into_owned()).collect();
     names.reverse();
@@ -224,18 +224,18 @@ async fn scope(name: &str) -> Result<CgroupDir, String> {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let dir = tokio::time::timeout(BUS_LIMIT, moved).await.map_err(|_| "the scope was made and we are not in it".to_owned())?;
-    move_into(&dir.join("engine")).map_err(|e| format!("the scope is not ours to divide: {e}"))?;
+    let dir = tokio::time::timeout(BUS_LIMIT, moved).await.map_err(|_| "the scope was made, but the engine is not in it".to_owned())?;
+    move_into(&dir.join("engine")).map_err(|e| format!("cannot make a cgroup in the scope: {e}"))?;
     Ok(CgroupDir { dir, ours: false })
 }
 
 impl CgroupDir {
-    /// Where a process's leaf is, if it has one.
+    /// The path of a process's leaf. It may not exist.
     pub(crate) fn leaf(&self, id: ProcessId) -> PathBuf {
         self.dir.join(id.to_string())
     }
 
-    /// Removes the leaf of a process that is over, if nothing is in it any more.
+    /// Removes the leaf of a finished process if it is empty.
     pub(crate) fn remove_leaf(&self, id: ProcessId) {
         outlast_store::os::remove_cgroup(&self.leaf(id));
     }
@@ -246,15 +246,15 @@ impl CgroupDir {
         all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// Removes every leaf in which nothing is left. Not while anything is being started: its leaf is empty at first.
+    /// Removes every empty leaf. Not to be called while a process is being started: its leaf is empty at first.
     fn sweep(&self) {
         for id in self.leaves() {
             self.remove_leaf(id);
         }
     }
 
-    /// Goes out of it and removes what is empty, so that an engine that ends leaves nothing behind. Where nothing runs any more, the last
-    /// keepers are only about to go, and are waited for.
+    /// Leaves the cgroup and removes what is empty, so that an engine that ends leaves nothing behind. If no command runs any more, the last
+    /// keepers are about to leave, and this waits for them.
     pub(crate) fn leave_behind(&self, home: &Home, nothing_runs: bool) {
         self.sweep();
         let Some(above) = self.dir.parent().filter(|_| self.ours) else { return };
@@ -274,23 +274,23 @@ impl CgroupDir {
             if all_leave && let Err(error) = emptied(&self.dir.join("engine"), home) {
                 tracing::debug!(%error, "cannot wait for the last keepers");
             }
-            // In use by keepers, of which the last does it, or by the next engine.
+            // It may be in use by keepers, the last of which removes it, or by the next engine.
             let _in_use = std::fs::remove_dir(self.dir.join("engine")).and_then(|()| std::fs::remove_dir(&self.dir));
         }
     }
 }
 
-/// Whether a process in our cgroup is about to leave it. Keepers of a home that was removed stay until their command ends.
+/// Whether a process in our cgroup is about to exit. Keepers of a home that was removed stay until their command ends.
 fn is_leaving(pid: u32, home: &Home) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { return true };
     let folder =
         line.split(|b| *b == 0).map(|arg| Path::new(std::ffi::OsStr::from_bytes(arg))).find(|arg| arg.starts_with(home.processes()));
-    // A process that is about to be gone has no command line any more.
+    // A process that is exiting has no command line any more.
     folder.is_none_or(|folder| folder.ends_with(UNNAMED) || folder.exists())
 }
 
-/// Returns once no process in this cgroup is about to leave it, or after a time limit.
+/// Returns once no process in this cgroup is about to exit, or after a time limit.
 fn emptied(dir: &Path, home: &Home) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify;

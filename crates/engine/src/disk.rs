@@ -47,7 +47,7 @@ impl Disk {
         }
         // A panic costs the caller its answer, as it does on a blocking thread.
         self.timed(|| catch_unwind(AssertUnwindSafe(what)))
-            .map_err(|_| io::Error::other("a look at the disk panicked; engine.log says why"))
+            .map_err(|_| io::Error::other("reading or writing the disk panicked; engine.log says why"))
     }
 }
 

@@ -210,7 +210,7 @@ impl Engine {
         let engine = Self { parts: Arc::clone(&parts), listening: Arc::default() };
         // Clients are answered once everything that happened while no engine ran is written with its notices.
         if let Err(error) = parts.outbox.begin(rebuilt, parts.now()).await {
-            tracing::error!(%error, "what was being told is told again when its time is over");
+            tracing::error!(%error, "cannot release what the last engine had leased: it is delivered again when the leases run out");
         }
         parts.intake.catch_up(missed).await;
         parts.intake.acknowledge_all(&processes);

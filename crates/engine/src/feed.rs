@@ -1,4 +1,4 @@
-//! New output of a process, told to all who follow it over one connection to its keeper.
+//! New output of a process, reported to all its followers over one connection to its keeper.
 //!
 //! A keeper has few connections. If each follower had one, a process with many followers could not be stopped.
 //!
@@ -23,12 +23,12 @@ pub(crate) struct Feeds {
 
 type Open = Mutex<HashMap<ProcessId, watch::Sender<FeedState>>>;
 
-/// What a keeper last said about the output.
+/// The last report about the output of a process.
 #[derive(Debug, Clone)]
 enum FeedState {
-    /// It reaches this far.
+    /// The output has this length.
     End(u64),
-    /// Nothing more is told here: the folder says what became of the process.
+    /// The feed has ended: no more output comes, or the keeper is gone. The folder has the state of the process.
     Over,
     /// The keeper cannot be reached.
     Refused(Error),
@@ -39,13 +39,13 @@ impl Feeds {
         Self { reach, open: Arc::default() }
     }
 
-    /// Returns once there may be more than `past` bytes, or something became of the process. An error if its keeper cannot be reached.
+    /// Returns once there may be more than `past` bytes, or the process changed its phase. An error if its keeper cannot be reached.
     pub(crate) async fn more(&self, view: &ProcessView, past: u64) -> Result<(), Error> {
         let mut told = self.follow(view, past);
         let news = told.wait_for(|told| !matches!(told, FeedState::End(end) if *end <= past)).await.map(|told| told.clone());
         match news {
             Ok(FeedState::Refused(error)) => Err(error),
-            // A feed that ends without a word is as good as one that is over: the follower looks, and asks again.
+            // If the feed's task is gone, the follower reads the folder and asks again, as after its end.
             Ok(FeedState::End(_) | FeedState::Over) | Err(_) => Ok(()),
         }
     }
@@ -99,14 +99,14 @@ impl Feed {
         }
     }
 
-    /// Says the last word. Followers who come after it get a feed of their own.
+    /// Ends the feed with a last report. Later followers get a new feed.
     fn end(self, last: FeedState) {
         lock(&self.all).remove(&self.id);
         self.feed.send_replace(last);
     }
 }
 
-/// Asks for output past a length: how far it reaches then. Nothing once the keeper is gone, or no output will come any more.
+/// Waits for output past a length, and returns its new length. None once the keeper is gone, or no more output will come.
 async fn ask(link: &mut Link, past: u64) -> Option<u64> {
     match link.ask(Ask::AwaitOutput { past }).await {
         Ok(Say::Output { end, closed: false }) => Some(end),

@@ -1,4 +1,4 @@
-//! The gateways of a home, as far as the engine knows of them.
+//! The gateways of a home.
 
 use crate::mutex::lock;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ const MAX_DISOWNED: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Gateways {
     pub(crate) serving: watch::Sender<usize>,
-    /// What the last gateway said at its end.
+    /// Sessions that the last gateway disowned at its end.
     disowned: Mutex<BTreeSet<String>>,
 }
 
@@ -41,12 +41,12 @@ impl Gateways {
     }
 }
 
-/// A gateway that serves, for as long as this is held.
+/// Counts a gateway as serving while this is held.
 pub(crate) struct Serving<'a>(&'a Gateways);
 
 impl<'a> Serving<'a> {
     pub(crate) fn new(gateways: &'a Gateways) -> Self {
-        // It may create the conversations that the one before had not.
+        // The new gateway may create the sessions that the one before disowned.
         gateways.disowned().clear();
         gateways.serving.send_modify(|n| *n += 1);
         Self(gateways)

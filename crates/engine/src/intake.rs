@@ -102,7 +102,7 @@ impl Intake {
         }
         if let Err(error) = Snapshot::note(&self.home.process(facts.id()), is_so) {
             // Without the acknowledgement they leave after a time limit, and may start an engine once too often.
-            tracing::debug!(id = %facts.id(), %error, "keepers are not told that they were heard");
+            tracing::debug!(id = %facts.id(), %error, "cannot acknowledge a record to its keepers");
         }
     }
 
@@ -144,7 +144,7 @@ impl Intake {
         match changes.await {
             Ok(changes) if changes.is_empty() => {}
             Ok(changes) => self.write(changes).await,
-            Err(error) => tracing::error!(%error, "what happened meanwhile could not be read"),
+            Err(error) => tracing::error!(%error, "cannot read what happened while no engine ran"),
         }
     }
 

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a keeper that is not to start its command has to leave the folder.
+/// How long a keeper that is not to start its command may take to leave the folder.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// Where a keeper comes from.
@@ -49,7 +49,7 @@ impl Launcher {
             KeeperSource::Program => {
                 let mut child = self.starter.spawn(&dir.path, theirs, Some(&image)).await?;
                 tokio::spawn(async move {
-                    // Only so that no zombie stays: how a keeper ended is in the folder.
+                    // Only reaps the keeper. How it ended is in the folder.
                     match child.wait().await {
                         Ok(status) if status.success() => {}
                         Ok(status) => tracing::warn!(%id, %status, "a keeper failed"),

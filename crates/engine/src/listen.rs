@@ -19,18 +19,18 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Threads that run tasks.
+/// How many threads run tasks.
 const WORKERS: usize = 2;
-/// Threads that wait for disks. With the main one, the index's writer and one that helps with a long list that makes eight.
+/// How many threads wait for disks. With the main thread, the index's writer and one that helps with long lists that makes eight.
 const BLOCKING: usize = 3;
 
-/// How often the engine looks whether its socket is still where clients look for it.
+/// How often the engine checks whether its socket is still at the path where clients look for it.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Serves a home until it is told to stop, or has nothing to do. `beside` may start tasks that go along with the engine, over [`Engine::connect_within`];
-/// `ready` is called once clients can connect.
+/// Serves a home until a client stops the engine, or it is idle. `beside` may start tasks that end with the engine and connect by
+/// [`Engine::connect_within`]. `ready` is called once clients can connect.
 ///
-/// That another engine serves the home is [`ServeError::Taken`]: nothing is wrong, and there is nothing to do.
+/// If another engine serves the home, this returns [`ServeError::Taken`], and there is nothing to do.
 pub fn serve(mut config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce()) -> Result<(), ServeError> {
     if config.detach {
         crate::os::leave_session();
@@ -48,13 +48,13 @@ pub fn serve(mut config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnc
         .build()
         .map_err(ServeError::io("start threads"))?;
     let served = runtime.block_on(run(config, beside, ready));
-    // A read of a disk that hangs must not keep us.
+    // A read that hangs on a disk must not keep the program running.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
 async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce()) -> Result<(), ServeError> {
-    // A handler, not SIG_IGN: what is ignored stays ignored in every program that we start.
+    // A handler, not SIG_IGN: ignored signals stay ignored in every program that the engine starts.
     let on = |kind| signal(kind).map_err(ServeError::io("take signals"));
     let (mut hangup, mut terminate, mut interrupt) =
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
@@ -75,7 +75,7 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
             _ = hangup.recv() => {}
         }
     }
-    // From here on no client can connect. Those that are connected are served until everything is written.
+    // From here on no client can connect. Connected clients are served until everything is written.
     engine.stopped().await;
     if engine.parts.own_home.is_lost() {
         return Err(ServeError::HomeGone { home: engine.home().to_owned() });
@@ -84,13 +84,13 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
 }
 
 impl Engine {
-    /// Lets other programs of the same user in, the command line among them, and returns once they can connect. Ends with the engine.
+    /// Listens for other programs of the same user, such as the command line, and returns once they can connect. Ends with the engine.
     ///
-    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Asked again, it has nothing to do. Without this, a client from outside is told that
-    /// an engine holds it and does not listen.
+    /// For an engine that was started with [`Engine::start`]; [`serve`] listens by itself. A second call does nothing. Without this, an outside
+    /// client gets the error that an engine holds the home and does not listen.
     pub async fn listen(&self) -> Result<(), ServeError> {
         let door = {
-            // Held until the door is open, so that a second call does not return before.
+            // Held until the socket listens, so that a second call does not return before.
             let mut listening = lock(&self.listening);
             if *listening {
                 return Ok(());
@@ -105,7 +105,7 @@ impl Engine {
     }
 }
 
-/// Lets clients in until the engine begins to end, and closes the door then.
+/// Accepts clients until the engine begins to end, and closes the socket then.
 async fn attend(engine: &Engine, mut door: EngineSocket) {
     let mut stopping = std::pin::pin!(engine.parts.closing.reached(Closing::Stopping));
     loop {
@@ -141,7 +141,7 @@ fn greet(engine: &Engine, stream: UnixStream) {
                 Err(error) => tracing::warn!(%error, "a client cannot be served"),
             }
         }
-        Ok(peer) => tracing::warn!(uid = peer.uid(), "a stranger was turned away"),
+        Ok(peer) => tracing::warn!(uid = peer.uid(), "refused a client of another user"),
         Err(error) => tracing::warn!(%error, "the user of a client is unknown"),
     }
 }
@@ -150,7 +150,7 @@ fn greet(engine: &Engine, stream: UnixStream) {
 async fn hold_off(error: &io::Error) {
     tracing::error!(%error, "cannot accept a connection");
     if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS)) {
-        // Nothing tells when a descriptor is free again.
+        // Nothing reports when a descriptor is free again.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -159,7 +159,7 @@ async fn hold_off(error: &io::Error) {
 struct EngineSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Which file it is, so that another in its place is not taken for it.
+    /// The identity of the socket's file, so that another file in its place is recognised.
     file: FileId,
     watch: Option<Watch>,
 }
@@ -170,7 +170,7 @@ impl EngineSocket {
         let path = dir.join(run_dir::ENGINE);
         let failed = || format!("listen at {}", path.display());
         let listener = bind(&path).map_err(ServeError::io(failed()))?;
-        // Looked at only when this is set up, so that no loss is missed. Where it cannot be, the socket had better stay.
+        // Looked at only after the watch is set up, so that no loss is missed. If it cannot be watched, the socket is only checked at intervals.
         let watch = Watch::for_loss(&path).map_err(|error| tracing::warn!(%error, "the socket is not watched")).ok();
         let file = FileId::at(&path).map_err(ServeError::io(failed()))?;
         Ok(Self { listener, path, file, watch })
@@ -181,7 +181,7 @@ impl EngineSocket {
         while self.is_there() {
             tokio::select! {
                 true = crate::os::changed(self.watch.as_ref()) => {}
-                // Nothing tells when a directory above was moved, or its file system detached.
+                // Nothing reports that a parent directory was moved, or its file system detached.
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
         }
@@ -215,7 +215,7 @@ async fn open_again(engine: &Engine, lost: EngineSocket) -> EngineSocket {
         if engine.parts.own_home.is_lost() {
             return lost;
         }
-        // Nothing tells when there is a place again.
+        // Nothing reports that a directory is usable again.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

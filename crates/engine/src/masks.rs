@@ -17,11 +17,11 @@ use outlast_store::spec::{MaskedValue, Masks};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// A shorter line of a value would be found by chance.
+/// Shorter lines of a value are not searched for: they would be found by chance.
 const SHORTEST: usize = 8;
 /// Longer lines are found in pieces of this length.
 const LONGEST: usize = 4 << 10;
-/// How many bytes of control sequences may stand within a value.
+/// How many bytes of control sequences a value may contain in output.
 const ROOM: usize = 512;
 /// How many pieces of values are kept for one process.
 const MOST: usize = 1_024;
@@ -35,7 +35,7 @@ pub(crate) fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|p| p.len() >= SHORTEST)
 }
 
-/// The digests of these variables' values; none if no value is long enough. The flag says whether all values could be kept.
+/// The digests of these variables' values. None if no value is long enough. The flag is true if all values are covered.
 pub(crate) fn keep(secrets: &[EnvVar], key: [u8; 32]) -> (Option<Masks>, bool) {
     let all = || secrets.iter().flat_map(|variable| pieces(variable.value.as_bytes()));
     let hash = KeyedHash::new(&key);
@@ -51,7 +51,7 @@ pub(crate) fn keep(secrets: &[EnvVar], key: [u8; 32]) -> (Option<Masks>, bool) {
     ((!values.is_empty()).then(|| Masks { key: hex(&key), values }), complete)
 }
 
-/// Both hashes, with one key.
+/// The rolling hash and the HMAC, with the key of one process.
 struct KeyedHash {
     multiplier: u64,
     inner: Sha256,
@@ -119,7 +119,7 @@ impl Finder {
         (!by_length.is_empty()).then_some(Self { hash, by_length })
     }
 
-    /// How many bytes beside a text may belong to a value that reaches into it.
+    /// How many bytes before or after a text may belong to a value that reaches into it.
     pub(crate) fn reach(&self) -> usize {
         self.by_length.keys().next_back().map_or(0, |longest| longest - 1 + ROOM)
     }
@@ -176,7 +176,7 @@ impl Finder {
 struct PlainBytes {
     /// The bytes, if there are any sequences.
     bytes: Option<Vec<u8>>,
-    /// Where a run of bytes begins: there, and in the text.
+    /// Where each run of bytes begins: in these bytes, and in the text.
     runs: Vec<(usize, usize)>,
 }
 

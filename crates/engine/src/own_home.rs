@@ -25,20 +25,20 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 pub(crate) struct OwnHome {
     home: Home,
     lock: FileId,
-    /// The lock, until everything is written.
+    /// The lock file, held until everything is written.
     held: Mutex<Option<File>>,
     index: OnceLock<FileId>,
     lost: watch::Sender<bool>,
 }
 
 impl OwnHome {
-    /// Takes the home whose `lock` is held.
+    /// For the home whose `lock` is held.
     pub(crate) fn new(home: &Home, lock: File) -> io::Result<Self> {
         let id = FileId::of(&lock.metadata()?);
         Ok(Self { home: home.clone(), lock: id, held: Mutex::new(Some(lock)), index: OnceLock::new(), lost: watch::Sender::new(false) })
     }
 
-    /// Records the opened index: from now on it must stay where it is.
+    /// Records the opened index. From now on it must stay at its path.
     pub(crate) fn index_opened(&self) -> io::Result<()> {
         let index = FileId::at(&self.home.index())?;
         self.index.get_or_init(|| index);
@@ -77,17 +77,17 @@ impl OwnHome {
     pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.subscribe();
         async move {
-            // The sender is dropped with the engine, which then has nothing to lose.
+            // The sender is dropped with the engine. There is nothing to lose then.
             if lost.wait_for(|lost| *lost).await.is_err() {
                 std::future::pending().await
             }
         }
     }
 
-    /// Gives the home up for the next engine: everything is written.
+    /// Releases the home for the next engine, once everything is written.
     pub(crate) fn release(&self) {
         if let Some(file) = lock(&self.held).take() {
-            // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
+            // A program that is being started right now may hold a copy of the descriptor until its exec. That must not keep the home locked.
             let _free = rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock);
         }
     }
@@ -98,11 +98,11 @@ impl OwnHome {
     }
 }
 
-/// What is at a path.
+/// The file at a path.
 enum AtPath {
     File(FileId),
     Nothing,
-    /// The disk does not answer, which proves nothing.
+    /// The file could not be examined, which proves nothing.
     Unknown,
 }
 

@@ -22,7 +22,7 @@ use tokio::process::Child;
 #[derive(Debug, Clone)]
 pub(crate) struct KeeperCopy {
     pub(crate) path: PathBuf,
-    /// What comes before the folder on its command line.
+    /// The arguments before the folder on its command line.
     pub(crate) first_argument: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ impl KeeperCopy {
             return Ok(Self::installed(program));
         }
         let copy = match Self::find_or_make(home, program) {
-            // A hard limit of the engine's starter (`ulimit -f`), which `engine status` names.
+            // The engine's starter has set a hard limit (`ulimit -f`). `engine status` names it.
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 tracing::info!(%error, "the installed keeper is used");
                 return Ok(Self::installed(program));
@@ -55,14 +55,14 @@ impl KeeperCopy {
         let failed = |e: io::Error| io::Error::new(e.kind(), format!("cannot copy the keeper {}: {e}", from.display()));
         let name = format!("outlast-keeper-{}", hash(from).map_err(failed)?);
         let path = home.bin().join(name);
-        // It comes there whole or not at all, so that its length is enough to trust it.
+        // The copy appears whole or not at all, so comparing its length is enough.
         if length(&path).is_ok_and(|there| length(from).is_ok_and(|wanted| there == wanted)) {
             return Ok(Self::at(path, program));
         }
         let new = home.bin().join(format!("new.{}", std::process::id()));
         let copied = copy(from, &new).and_then(|()| std::fs::rename(&new, &path));
         if let Err(e) = copied {
-            // What is left of it is overwritten by the next try.
+            // The next attempt overwrites a partial copy.
             let _ = std::fs::remove_file(&new);
             return Err(failed(e));
         }
@@ -85,7 +85,7 @@ pub(crate) struct KeeperStarter {
     program: KeeperProgram,
     env: Vec<(OsString, OsString)>,
     test_points: Option<PathBuf>,
-    /// Whether our standard error is the engine's log.
+    /// Whether this process's standard error is the engine's log.
     stderr_is_log: bool,
     copy: Mutex<KeeperCopy>,
 }
@@ -110,7 +110,7 @@ impl KeeperStarter {
     /// Starts the program for this folder, with `stdin` as its standard input and the live copy of `meta` as its standard output.
     pub(crate) async fn spawn(&self, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<Child> {
         match self.spawn_copy(folder, stdin.try_clone()?, image) {
-            // It is being written, or it was removed.
+            // The file is being written, or was removed.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ETXTBSY | libc::ENOENT | libc::EACCES)) => {
                 self.copy_again().await?;
                 match self.spawn_copy(folder, stdin.try_clone()?, image) {
@@ -147,7 +147,8 @@ impl KeeperStarter {
         Ok(())
     }
 
-    /// The engine's log, as a keeper's standard error. A program that embeds the engine uses its own standard error for other things, and may wait for its end.
+    /// The engine's log, as a keeper's standard error. A program that embeds the engine uses its own standard error for other things, and may wait
+    /// until it is closed.
     fn log(&self) -> Stdio {
         if self.stderr_is_log {
             return Stdio::inherit();
@@ -157,7 +158,7 @@ impl KeeperStarter {
     }
 }
 
-/// Removes the copies of earlier programs. Those who run from one have it open for as long as they live, and never start it again.
+/// Removes the copies of earlier programs. Keepers that run from one have it open, and never execute it again.
 fn remove_others(home: &Home, kept: &Path) {
     let all = std::fs::read_dir(home.bin()).into_iter().flatten().flatten().map(|e| e.path());
     for other in all.filter(|p| p != kept) {

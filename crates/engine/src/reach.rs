@@ -14,20 +14,20 @@ use outlast_wire::v1::keeper::Say;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a keeper is tried that holds its lock and does not answer. The limit is a time, because every new socket of any keeper leads to another try, and
-/// because a keeper that was asked to listen again may wait for a busy machine.
+/// How long a keeper is retried that holds its lock and does not answer. The limit is a time and not a count, because every new socket of any
+/// keeper leads to another try, and a keeper that was asked to listen again may wait for a busy machine.
 const REACH_LIMIT: Duration = Duration::from_secs(20);
-/// How long keepers are tried that cannot be seen from here.
+/// How long keepers in another PID namespace are retried.
 const ELSEWHERE_LIMIT: Duration = Duration::from_secs(4);
-/// How long between two tries, unless its socket appears sooner.
+/// The time between two tries, unless the socket appears sooner.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long the engine may take to find out what became of a process whose keepers died.
+/// How long the engine may take to determine the state of a process whose keepers died.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// Why there is no keeper to ask.
+/// Why no keeper can be asked.
 #[derive(Debug)]
 pub(crate) enum NoKeeper {
-    /// No keeper is needed any more, or none is left: the view says what became of the process.
+    /// No keeper is needed any more, or none is left. The view has the state of the process.
     Over,
     /// The error for the caller.
     Refused(Error),

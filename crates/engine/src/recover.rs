@@ -1,4 +1,4 @@
-//! From rows and folders to what is known.
+//! Recovers the facts from rows and folders when an engine starts.
 
 use crate::config::Clock;
 use crate::facts::{Facts, FolderLook, has_keeper};
@@ -12,17 +12,17 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// How long keepers that have nothing to do may take to leave.
+/// How long recovery waits for keepers that have nothing to do to leave.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// What was found.
+/// The result of recovery.
 pub(crate) struct Recovered {
     pub(crate) opened: Opened,
-    /// Every process, and whether its folder was looked into just now.
+    /// Every process, and whether its folder was read just now.
     pub(crate) processes: Vec<(Facts, bool)>,
     /// The changes since the last engine that may lead to notices.
     pub(crate) missed: Vec<MissedChange>,
-    /// What is not as it should be, each in a sentence.
+    /// What limits this engine, each in a sentence.
     pub(crate) degraded: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ fn missed_change(before: Facts, after: &Facts, seen: FolderLook, maybe_told: boo
     tells.then(|| MissedChange { before, after: after.clone(), seen, maybe_told })
 }
 
-/// Reads the index and the folders of those that were not over. Blocks for as long as the disk takes.
+/// Reads the index and the folders of processes that were not finished. Blocks for as long as the disk takes.
 pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     let mut degraded = Vec::new();
     if let Err(error) = home.sweep() {
@@ -40,7 +40,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     }
     let mut opened = Index::open(&home.index()).map_err(|e| e.to_string())?;
     let ids = home.ids().map_err(|e| format!("cannot list {}: {e}", home.processes().display()))?;
-    let lost = "posted notices, acknowledgements and barriers that it held are gone, and ends may be told again, marked as repeats";
+    let lost = "posted notices, acknowledgements and barriers that it held are gone, and ends may be delivered again, marked as repeats";
     match &opened.set_aside {
         Some(aside) => {
             degraded.push(format!("the index was damaged and was rebuilt from the folders: {lost}; the damaged one is {}", aside.display()))
@@ -56,12 +56,12 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         match (strays.remove(&id), is_final) {
             (true, true) => known.push((before, false)),
             (true, false) => unsure.push(before),
-            // Its removal was cut short behind the folder.
+            // Its removal was interrupted after the folder was removed.
             (false, true) => changes.forget.push(id),
             (false, false) => {
                 let after = folder_gone(&before, clock.now());
                 match missed_change(before, &after, FolderLook::default(), false) {
-                    // Its row is written with what its owner is told.
+                    // Its row is written together with its notices.
                     Some(one) => missed.push(one),
                     None => changes.put.push(after.clone()),
                 }
@@ -103,7 +103,7 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, FolderLook, 
     let look = |facts: Facts| {
         let dir = home.process(facts.id());
         outlast_store::points::reach(&format!("recover.look.{}", facts.id()));
-        // Asked before the look, so that a free lock means that the look shows their last word.
+        // Asked before the look, so that a free lock means that the look shows the keepers' last records.
         let kept = has_keeper(&dir);
         let mut seen = FolderLook::look(&dir, facts.cursor);
         if let Some(damage) = &seen.damage {
@@ -111,20 +111,20 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, FolderLook, 
         }
         let mut after = facts.with(&seen);
         if !kept && after.phase.alive().is_some() {
-            // Its keepers are dead: whether it lives is found out now, so that no answer says it does when it does not.
+            // Its keepers are dead. Whether the command lives is checked now, so that no answer says that a dead one runs.
             match final_record::write(&dir, &after, None, now) {
                 Ok(FinalRecord::Written) => {
                     seen = FolderLook::look(&dir, facts.cursor);
                     after = facts.with(&seen);
                 }
                 Ok(FinalRecord::Refused { seen: known, error }) => {
-                    tracing::error!(id = %facts.id(), %error, "what became of a process cannot be written into its folder");
+                    tracing::error!(id = %facts.id(), %error, "cannot write the final record of a process into its folder");
                     seen = *known;
                     after = facts.with(&seen);
                 }
                 Ok(FinalRecord::Kept | FinalRecord::NotStarted) => {}
                 // Its supervisor tries again.
-                Err(error) => tracing::warn!(id = %facts.id(), %error, "what became of it cannot be written yet"),
+                Err(error) => tracing::warn!(id = %facts.id(), %error, "cannot write the final record of a process yet"),
             }
         }
         (facts, seen, after)
@@ -132,7 +132,7 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, FolderLook, 
     // A panic over one folder must not keep the others waiting for an engine.
     let look = |known: Facts| {
         catch_unwind(AssertUnwindSafe(|| look(known.clone()))).unwrap_or_else(|_| {
-            tracing::error!(id = %known.id(), "reading its folder panicked: it is as it was last known until it is looked at again");
+            tracing::error!(id = %known.id(), "reading the folder of a process panicked: its last known state is shown until it is read again");
             (known.clone(), FolderLook::default(), known)
         })
     };
@@ -148,12 +148,12 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, FolderLook, 
     })
 }
 
-/// The folder of a process that was not over was removed: its result is unknown.
+/// The folder of an unfinished process was removed, so its result is unknown.
 fn folder_gone(before: &Facts, now: Time) -> Facts {
     let mut facts = before.clone();
-    tracing::error!(id = %facts.id(), "its folder is gone");
+    tracing::error!(id = %facts.id(), "the folder of a process was removed");
     facts.phase = match facts.phase {
-        // How it ended is known; what else it said is not.
+        // How it ended is known. The rest is not.
         Phase::Draining { ending } => Phase::Done { ending, output: OutputEnd { end: facts.log_end, left_running: 0 } },
         phase => Phase::Lost { last_seen: phase.alive(), at: now },
     };
@@ -167,7 +167,7 @@ enum RowlessFolder {
     Unreadable(String),
 }
 
-/// A folder without a row.
+/// A folder without a row in the index.
 fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> RowlessFolder {
     let dir = home.process(id);
     let kept_by = has_keeper(&dir);
@@ -176,7 +176,7 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> RowlessFolder {
         Ok(kept) if kept.id == id => kept,
         Ok(kept) => return RowlessFolder::Unreadable(format!("{} holds the request of {}", dir.path.display(), kept.id)),
         Err(error) if !kept_by && !rebuilt && !has_begun(&dir, &seen) => {
-            // Half a request, and nothing ever came of it.
+            // A request that was cut off while it was written. Nothing was started.
             tracing::warn!(%id, %error, "a request that was cut short");
             return RowlessFolder::NeverAccepted;
         }
@@ -184,19 +184,19 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> RowlessFolder {
     };
     let before = Facts::accepted(kept);
     let facts = before.with(&seen);
-    // A keeper that was not told to go on has begun nothing, and is leaving.
+    // A keeper that was not told to start its command has not, and is leaving.
     let begun = facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun);
     // With the index gone, it is unknown whether it was accepted; then nothing accepted is forgotten.
     if begun || rebuilt { RowlessFolder::Known(Box::new((before, seen, facts))) } else { RowlessFolder::NeverAccepted }
 }
 
-/// Whether there is anything in the folder that is written only once a command was started. After a loss of power `meta` may be there and not be whole.
+/// Whether the folder has anything that is written only once a command was started. After a power cut `meta` may be incomplete.
 fn has_begun(dir: &ProcessDir, seen: &FolderLook) -> bool {
     let said = dir.journal().exists() || dir.segments().map_or(true, |some| !some.is_empty());
     said || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun)
 }
 
-/// Waits for keepers that were never told to go on, and leave: what they remove must not be what the next ones have made.
+/// Waits until keepers that were never told to start have left, so that they do not remove files of the next ones.
 fn wait_until_left(dir: &ProcessDir) {
     let until = Instant::now() + LEAVING;
     while has_keeper(dir) && Instant::now() < until {
@@ -211,7 +211,7 @@ struct RowChanges {
 }
 
 impl RowChanges {
-    /// Hands them to the index's writer. Should they be lost, the next start finds the same.
+    /// Queues the changes for the index's writer. If they are lost, the next start finds the same.
     fn write(self, index: &Index) {
         if self.put.is_empty() && self.forget.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Stops what a process that is over has left running.
+//! Stops what a finished process has left running.
 
 use crate::disk::blocking;
 use crate::facts::has_keeper;
@@ -17,12 +17,12 @@ use outlast_wire::v1::{Error, StoppedLeft};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a stop is asked for again, because the keeper was replaced before it answered.
+/// How often a stop is retried if the keeper is replaced before it answers.
 const TRIES: u32 = 16;
-/// How long the output may take to be found closed after the last process that could hold it was seen to die.
+/// How long the stop waits for the output to close after the last process that could hold it has died.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Stops what is left of the tree of a process that is over: through its keeper, or without one if none lives or it is of an earlier version.
+/// Stops the rest of the tree of a finished process. A keeper does it, unless none lives or it is of an earlier version.
 pub(crate) async fn stop_left(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop) -> Result<StoppedLeft, Error> {
     let mut seen: Vec<TreeMember> = Vec::new();
     for _ in 0..TRIES {
@@ -41,7 +41,7 @@ pub(crate) async fn stop_left(parts: &Arc<Parts>, view: &mut ProcessView, stop: 
             // A keeper of an earlier version does not know the request.
             Ok(Say::Refused { .. }) => return without_keeper(parts, view, stop, seen).await,
             Ok(other) => return Err(unexpected(other)),
-            // It died or left before it answered. A stop can be asked for twice.
+            // The keeper died or left before it answered. A stop can be repeated.
             Err(_) => {}
         }
     }
@@ -75,7 +75,7 @@ async fn named_members(parts: &Arc<Parts>, view: &ProcessView) -> Result<Vec<Tre
     Ok(found.unwrap_or_default())
 }
 
-/// Stops them by identity. If the client leaves, the stop is finished all the same.
+/// Stops them by identity, and completes the stop if the client leaves.
 async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, mut seen: Vec<TreeMember>) -> Result<StoppedLeft, Error> {
     let (here, dir, facts, id) = (Arc::clone(parts), view.dir.clone(), Arc::clone(&view.facts), view.id());
     let (asked, way, now) = (stop.clone(), stop.way, parts.now());
@@ -84,11 +84,11 @@ async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop,
         let recorded = blocking(move || {
             let tree = here.leftovers.tree_of(&dir, &facts)?;
             let is_empty = tree.members().is_empty();
-            // On record before the first signal. What the disk refuses is carried out all the same.
+            // Recorded before the first signal. If the disk refuses the record, the stop is carried out all the same.
             let recorded = if is_empty { Ok(()) } else { final_record::stop_of_left_asked(&dir, &asked, now) };
             Some((tree, recorded))
         });
-        // One that never ran has left nothing.
+        // A process that never ran has left nothing.
         let Some((tree, recorded)) = recorded.await.map_err(disk)? else { return Ok(None) };
         orphan::stop(tree, way).await.map(|ended| Some((ended, recorded.err()))).map_err(disk)
     });
@@ -106,7 +106,7 @@ async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop,
     Ok(stopped(parts, view, stop, seen, warning).await)
 }
 
-/// What to say if nothing was found of those that an earlier version of the keeper counted.
+/// The warning if none of the processes was found that an earlier version of the keeper counted.
 fn not_recorded(view: &ProcessView) -> Option<String> {
     let meta = Snapshot::read(&view.dir).ok()?;
     let is_this_boot = boot_id().is_ok_and(|boot| boot == meta.boot);

@@ -58,7 +58,7 @@ pub(crate) async fn supervise(parts: Arc<Parts>, id: ProcessId, known: Known) {
             break;
         }
         if let Err(error) = supervisor.step(known).await {
-            tracing::error!(%id, %error, "cannot look after a process");
+            tracing::error!(%id, %error, "cannot supervise a process");
             tokio::time::sleep(AGAIN).await;
         }
         facts = supervisor.look().await;
@@ -181,7 +181,7 @@ impl Supervisor {
             Err(error) => return self.never(&error.to_string(), 0).await,
         }
         if self.launches == LAUNCHES {
-            return self.never("the keeper left three times before it could start the command; engine.log says why", 0).await;
+            return self.never("three keepers exited before they could start the command; engine.log says why", 0).await;
         }
         self.launches += 1;
         // The fork server may be at fault or hang. So it is asked once, and the program is executed after that.
@@ -261,7 +261,7 @@ impl Supervisor {
                     tracing::warn!(%id, "the keeper passed something else than the live copy of meta");
                 }
             }
-            Err(error) => tracing::warn!(%id, %error, "the live copy of meta cannot be had: output is shown up to a second late"),
+            Err(error) => tracing::warn!(%id, %error, "the live copy of meta is not available: output is shown up to a second late"),
         }
     }
 
@@ -283,7 +283,7 @@ impl Supervisor {
             Err(error) => {
                 self.tries += 1;
                 // One failed connect is normal: the keeper may just be leaving.
-                tracing::debug!(id = %self.id, %error, tries = self.tries, "the keeper is there and cannot be reached");
+                tracing::debug!(id = %self.id, %error, tries = self.tries, "cannot connect to the keeper");
                 if self.tries == UNREACHABLE_AFTER {
                     tracing::warn!(id = %self.id, %error, "the keeper holds its lock and cannot be reached");
                     self.parts.table.reachable(self.id, false).await;

@@ -476,7 +476,7 @@ pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
         let due = match outbox.tick(clock.now()).await {
             Ok(due) => due,
             Err(error) => {
-                tracing::warn!(%error, "the breaker is looked at later");
+                tracing::warn!(%error, "cannot update the breaker yet");
                 Some(up + AGAIN.as_micros() as u64)
             }
         };

@@ -42,7 +42,7 @@ async fn what_left_the_tree_is_found_by_its_mark() {
     let (mut child, pids) = shell("setsid bash -c 'sleep 1000 & echo $!; exit' & wait; sleep 1000", id(2));
     let mut all = tree(&child, id(2), true);
     assert!(!is_gone(pids[0]));
-    // Its root is dead already: what is left is found all the same, and the root's number is nobody's.
+    // Its root is dead already: what is left is found all the same, and no process has the root's pid.
     child.kill().unwrap();
     child.wait().unwrap();
     all.bin = "/nowhere".into();

@@ -188,7 +188,7 @@ async fn a_removal_cut_short_leaves_no_ghost() {
         closed(m);
     }));
     close(tokio::task::block_in_place(|| world.recover())).await;
-    // Killed behind the rename: the row is there, the folder under its other name.
+    // Killed after the rename: the row is there, the folder under its other name.
     let dir = world.home.process(id(1)).path;
     std::fs::rename(&dir, dir.with_extension("removed")).unwrap();
     let found = tokio::task::block_in_place(|| world.recover());
@@ -291,7 +291,7 @@ fn nothing_was_started_is_provable() {
     world.folder(3);
     std::fs::write(world.home.process(id(3)).meta(), b"").unwrap();
     assert!(matches!(world.settled(3).0, FinalRecord::NotStarted), "one was killed before it had written who it is");
-    // Forked, and nobody was left to say whether it was executed: never started twice.
+    // Forked, and no keeper was left to record whether it was executed: never started twice.
     world.folder(4);
     drop(world.meta(4, |m| m.live().cmd.store(i32::MAX, SeqCst)));
     assert_eq!(world.settled(4).1.phase.word(), "lost");
@@ -333,7 +333,7 @@ fn an_orphan_that_was_asked_to_end_was_killed_and_one_that_was_not_is_lost() {
         for stop in &asked {
             final_record::stop_asked(&dir, stop, NOW).unwrap();
         }
-        // One that only asks, behind one that kills, takes nothing back.
+        // A stop that only asks, after one that kills, takes nothing back.
         assert_eq!(final_record::unfinished(&dir, NOW), asked.contains(&&hard).then_some(hard.way));
         let (_, facts) = world.settled(n);
         assert!(facts.detached && facts.phase.is_final());

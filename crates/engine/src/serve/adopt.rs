@@ -43,7 +43,7 @@ pub(super) async fn adopt(asked: &RequestContext, from: AdoptFrom) -> Result<Ado
     };
     for one in found {
         let taken = match one {
-            Ok(found) if !asked.owner.may_touch(&found.spec.owner) => Err(format!("pid {} belongs to another conversation", found.of.pid)),
+            Ok(found) if !asked.owner.may_touch(&found.spec.owner) => Err(format!("pid {} belongs to another session", found.of.pid)),
             Ok(found) => match take_in(asked, found).await {
                 // A request for this pid alone is refused; of a checkpoint the entry is skipped.
                 Err(error) if by_pid && error.code == code::NOT_THAT_PROCESS => return Err(error),
@@ -68,7 +68,7 @@ async fn part_of(asked: &RequestContext, of: Incarnation) -> Result<Option<Strin
     let Some(view) = named.or_else(|| all.iter().find(|v| above.iter().any(|life| leads(v, *life)))) else { return Ok(None) };
     let whose = match asked.owner.may_touch(&view.facts.kept.spec.owner) {
         true => view.id().to_string(),
-        false => "a process of another conversation".into(),
+        false => "a process of another session".into(),
     };
     let why = if named.is_some() { "its environment says so" } else { "it descends from it" };
     Ok(Some(format!("pid {} belongs to {whose}: {why}", of.pid)))
@@ -96,7 +96,7 @@ async fn take_in(asked: &RequestContext, found: LivingProcess) -> Result<Process
         };
     }
     if let Some(why) = part_of(asked, found.of).await? {
-        return Err(refuse::refusal(code::NOT_THAT_PROCESS, why, "`outlast list --all` shows what is looked after"));
+        return Err(refuse::refusal(code::NOT_THAT_PROCESS, why, "`outlast list --all` shows the processes of Outlast"));
     }
     begin(&asked.parts, found).await
 }

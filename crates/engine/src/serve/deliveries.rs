@@ -60,7 +60,7 @@ fn answer(owed: Vec<OwedDelivery>) -> Deliveries {
 pub(super) async fn wake(asked: &RequestContext, sink: String, lent: Vec<Lent>) -> Result<Deliveries, Error> {
     known(asked, &sink)?;
     if lent.len() > MOST as usize {
-        let what = format!("{} deliveries cannot be told at once", lent.len());
+        let what = format!("{} deliveries cannot be made at once", lent.len());
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("name {MOST} at most")));
     }
     let lent = lent.into_iter().map(|one| (one.seq, one.lease)).collect();

@@ -147,7 +147,7 @@ impl RequestContext {
             if !facts.kept.spec.tell.is_nothing()
                 && let Err(error) = parts.outbox.hold(id, now).await
             {
-                tracing::warn!(%error, "an end that is answered may be told as well");
+                tracing::warn!(%error, "an end that was answered may also be delivered as a notice");
             }
             // The request was cancelled before this, so the cancellation had nothing to release.
             if relayed.is_some_and(|(relays, of)| !relays.is_under_way(of)) {

@@ -19,7 +19,7 @@ pub(super) async fn may_stop(asked: &RequestContext) -> Result<(), Error> {
         0 => Ok(()),
         n => {
             let what = format!("{n} processes of others would be stopped with the engine");
-            Err(refuse::refusal(code::NOT_YOURS, what, "have a person stop it, or ask again when they are over"))
+            Err(refuse::refusal(code::NOT_YOURS, what, "have a person stop it, or ask again when they have ended"))
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) async fn start_again(
         let (outbox, now) = (&asked.parts.outbox, asked.parts.now());
         // The notice of the old end would only confuse its owner now.
         if let Err(error) = outbox.supersede(view.id(), started.session_id, now).await {
-            tracing::warn!(%error, "an end that is stale may be told");
+            tracing::warn!(%error, "the end of the older run may be delivered");
         }
     }
     Ok(started)

@@ -109,7 +109,7 @@ async fn wait(asked: &RequestContext, set: Barrier, awaiting: PendingAnswer) {
     let (parts, key) = (Arc::clone(&asked.parts), open.key());
     let hold = async move {
         if let Err(error) = parts.outbox.hold_key(key, now).await {
-            tracing::warn!(%error, "a barrier that is answered may be told as well");
+            tracing::warn!(%error, "a barrier that was answered may also be delivered as a notice");
         }
         awaiting.held();
     };
