@@ -37,7 +37,7 @@ fn one(text: &str) -> Result<CheckpointEntry, String> {
 #[test]
 fn missing_fields_take_the_contracts_defaults() {
     let entry = one(r#"[{"pid": 42}]"#).unwrap();
-    let nobody = Owner::default();
+    let person = Owner::default();
     let wanted = CheckpointEntry {
         id: None,
         pid: 42,
@@ -45,7 +45,7 @@ fn missing_fields_take_the_contracts_defaults() {
         command: "unknown".into(),
         cwd: None,
         started_at: None,
-        owner: nobody,
+        owner: person,
         tell: Tell::default(),
         watched: false,
     };

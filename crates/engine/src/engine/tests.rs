@@ -28,12 +28,12 @@ async fn an_engine_that_has_stopped_makes_no_answers_up() {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine(&tmp).await;
     engine.stop().await;
-    let nobody = Owner::default();
+    let person = Owner::default();
     let errors = [
-        engine.parts.table.all(&nobody, WhichProcesses::All).await.err(),
+        engine.parts.table.all(&person, WhichProcesses::All).await.err(),
         engine.parts.table.counts().await.err(),
         engine.parts.table.interrupt("s".into()).await.err(),
-        engine.parts.table.resolve("proc_abcdef012345", &nobody).await.err(),
+        engine.parts.table.resolve("proc_abcdef012345", &person).await.err(),
     ];
     for error in errors {
         assert_eq!(error.unwrap().kind, ErrorKind::Unavailable);
@@ -106,7 +106,7 @@ async fn a_removal_whose_caller_leaves_is_finished() {
     for polls in 1.. {
         let view = ended(&engine, polls as u8).await;
         let left = left_after(polls, remove::forget(&engine.parts, &view)).await;
-        // The one that was begun is gone in the end, wherever its caller left.
+        // The process that was begun is removed in the end, wherever its caller left.
         let gone = async {
             while view.dir.path.exists() || engine.parts.table.counts().await.unwrap().known > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -147,7 +147,7 @@ async fn a_removal_that_did_not_begin_leaves_the_process_listed() {
     engine.stop().await;
 }
 
-/// A process that is watched and whose end is to be told, as its keeper has it while it runs.
+/// A watched process whose end is to be reported, as its keeper has it while it runs.
 async fn watched(engine: &Engine, n: u8) -> (ProcessView, outlast_store::meta::Meta) {
     let id = ProcessId::from_bytes([n; 6]);
     let mut spec = outlast_core::Spec::shell("x");
@@ -236,7 +236,7 @@ async fn a_match_of_another_boot_holds_nothing_back_in_this_one() {
     assert!(due.is_some_and(|due| due < now + 60_000_000), "{due:?}, and it is {now}");
 }
 
-/// What is told of several processes that match at these times, with so many of them in a burst; and until when the breaker rests.
+/// The notices for several processes that match at these times, with this many of them in a burst, and until when the breaker holds back.
 async fn told_of_matches(burst: u32, ups: &[u64]) -> (Vec<String>, Option<u64>) {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine_with(&tmp, |c| c.watch = outlast_core::Rules { burst, ..Default::default() }).await;
@@ -339,7 +339,7 @@ async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
         let upto = output.len() as u64;
         meta.live().set_watched(&Watched { upto, counted: false, waiting: Some(waiting), begun: Some(begun) });
         if journalled {
-            // Both keepers were killed between the record and the word that nothing waits.
+            // Both keepers were killed after the record and before they noted that no match waits.
             matched(&view, 4);
             look(&engine, &view).await;
         }

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How long a page is, unless somebody says otherwise, which we do not.
+/// The default size of a page in bytes. We do not change it.
 const PAGE: u64 = 4096;
 
 /// Keeps the shared state of the log in memory, because only one engine uses the index. By default SQLite maps a file for that. On a full
@@ -24,15 +24,15 @@ pub(super) struct Database {
     connection: Connection,
 }
 
-/// Opens the file, or makes it: the database, its rows, where a damaged one was put, and whether there was none.
+/// Opens or creates the file. Returns the database, its rows, where a damaged file was moved, and whether the file is new.
 pub(super) fn open(path: &Path) -> Result<(Database, Vec<Facts>, Option<PathBuf>, bool), IndexError> {
-    // A file that is gone but whose log is there would be rebuilt from that log alone: half an index.
+    // If only the log is left of a lost file, SQLite would build half an index from it.
     let len = std::fs::metadata(path).map_or(0, |m| m.len());
     if len == 0 {
         remove_companions(path);
     }
     let opened = match len {
-        // SQLite takes what is shorter than a page for nothing at all, and would write over it.
+        // SQLite treats a file shorter than a page as empty, and would overwrite it.
         1..PAGE => Err(FileProblem::Damaged("it is cut short".into())),
         _ => open_whole(path),
     };
@@ -52,13 +52,13 @@ pub(super) fn open(path: &Path) -> Result<(Database, Vec<Facts>, Option<PathBuf>
 }
 
 enum FileProblem {
-    /// The file is not what it was.
+    /// The file is damaged.
     Damaged(String),
-    /// The file is fine, as far as anybody can tell.
+    /// Another error. The file may be intact.
     Other(IndexError),
 }
 
-/// The database, its rows, and whether it was made just now: then nothing in the folders is a stranger.
+/// The database, its rows, and whether it was created just now. Then every folder belongs into it.
 fn open_whole(path: &Path) -> Result<(Database, Vec<Facts>, bool), FileProblem> {
     let trouble = |e: rusqlite::Error| trouble(path, &e);
     let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), VFS).map_err(trouble)?;
@@ -76,17 +76,17 @@ fn open_whole(path: &Path) -> Result<(Database, Vec<Facts>, bool), FileProblem> 
     Ok((database, rows, made))
 }
 
-/// Has questions understood once, and not each time they are asked.
+/// Keeps prepared statements, so that queries are not parsed each time.
 pub(crate) fn keep_questions_ready(connection: &Connection) -> rusqlite::Result<()> {
-    // The outbox alone has more than the 16 that are kept otherwise.
+    // The outbox alone has more statements than the 16 of the default.
     connection.set_prepared_statement_cache_capacity(128);
-    // Without this, SQLite looks at values such as a limit when it plans, and plans anew for each. Measured: the histories of the outbox take three times as long.
+    // Without this, SQLite plans a query anew for each value of a limit. Measured: the histories of the outbox take three times as long.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
 impl Database {
-    /// Brings the tables to this build's layout. Whether there were none.
+    /// Migrates the tables to this build's layout. Returns whether there were none.
     fn migrate(&mut self) -> Result<bool, FileProblem> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
         let layout: i64 = self.connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(trouble)?;
@@ -160,7 +160,7 @@ impl Database {
     /// Another connection, which reads while this one writes.
     pub(super) fn reader(&self) -> Result<Connection, IndexError> {
         let error = |e: rusqlite::Error| error(&self.path, &e);
-        // Opened for writing: a read-only connection would change the lock that both share. Nothing is written with it.
+        // Opened for writing, because a read-only connection would change the lock that both share. It writes nothing.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let reader = Connection::open_with_flags_and_vfs(&self.path, flags, VFS).map_err(error)?;
         reader.pragma_update(None, "query_only", true).map_err(error)?;
@@ -168,7 +168,8 @@ impl Database {
         Ok(reader)
     }
 
-    /// Writes all of it in one transaction, or nothing. What became of each: work that fails leaves nothing behind, and the others are written without it.
+    /// Writes all changes in one transaction, or nothing. Returns the result of each: work that fails is undone, and the others are written without
+    /// it.
     pub(super) fn write(&mut self, changes: Vec<IndexChange>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
         let path = &self.path;
         let error = |e: rusqlite::Error| error(path, &e);
@@ -185,12 +186,12 @@ fn write(connection: &mut Connection, changes: Vec<IndexChange>) -> rusqlite::Re
         written.push(match change {
             IndexChange::Put(facts) => put(&all, &facts),
             IndexChange::Forget(id) => forget(&all, id),
-            // What is alone is undone with its transaction.
+            // A single change is undone with its transaction.
             IndexChange::Work(work) if alone => return work(&all).and_then(|()| all.commit()).map(|()| vec![Ok(())]),
             IndexChange::Work(work) => apart(&all, work),
             IndexChange::Nothing | IndexChange::Close => Ok(()),
         });
-        // A full disk, for one, ends the transaction with everything in it.
+        // Some errors, such as a full disk, roll back the whole transaction.
         if all.is_autocommit()
             && let Some(Err(error)) = written.pop()
         {
@@ -201,12 +202,12 @@ fn write(connection: &mut Connection, changes: Vec<IndexChange>) -> rusqlite::Re
     Ok(written)
 }
 
-/// Does work inside a transaction, and undoes it alone if it fails.
+/// Runs work inside a transaction, and undoes only this work if it fails.
 fn apart(all: &Transaction<'_>, work: super::Work) -> rusqlite::Result<()> {
     let done = |what: &str| all.prepare_cached(what)?.execute([]).map(|_| ());
     done("SAVEPOINT part")?;
     let worked = work(all);
-    // A full disk, for one, has undone everything already.
+    // Some errors, such as a full disk, have rolled back everything already.
     if worked.is_err() && all.is_autocommit() {
         return worked;
     }
@@ -224,7 +225,8 @@ fn forget(tables: &Connection, id: ProcessId) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Writes a row, or what became of it since it was first written, unless what is there knows more: two who looked at the same time may be written in either order.
+/// Writes the row of a process, or its progress if the row exists. Older progress does not replace newer: two looks at the same time may be
+/// written in either order.
 pub(crate) fn put(tables: &Connection, facts: &Facts) -> rusqlite::Result<()> {
     let (id, since) = (facts.id().to_string(), ProgressColumns::of(facts));
     let ended_at = facts.ended_at().map(Time::micros);
@@ -284,7 +286,7 @@ pub(crate) fn put(tables: &Connection, facts: &Facts) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Where a process stands, as it is written.
+/// The progress of a process, as its columns hold it.
 struct ProgressColumns {
     phase: String,
     started_at: Option<i64>,
@@ -296,7 +298,7 @@ struct ProgressColumns {
 }
 
 impl ProgressColumns {
-    /// What is read of it, behind the name of the process.
+    /// The columns that [`ProgressColumns::read`] reads, after the name of the process.
     const COLUMNS: &str = "phase, started_at, log_end, cursor, bytes, consumed, detached, sum";
 
     fn of(facts: &Facts) -> Self {
@@ -324,12 +326,12 @@ impl ProgressColumns {
         })
     }
 
-    /// Over a row of what became of a process.
+    /// The checksum of a row of `progress`.
     fn sum(&self, id: &str) -> i64 {
         self.sum_of(&[id, &self.phase])
     }
 
-    /// Over a row of what was asked for.
+    /// The checksum of a row of `process`.
     fn sum_with(&self, id: &str, kept: &str) -> i64 {
         self.sum_of(&[id, kept, &self.phase])
     }
@@ -364,7 +366,7 @@ impl ProgressColumns {
     }
 }
 
-/// What whoever asked is told.
+/// The error for the caller.
 pub(super) fn error(path: &Path, error: &rusqlite::Error) -> IndexError {
     match trouble(path, error) {
         FileProblem::Other(error) => error,
@@ -379,7 +381,7 @@ fn trouble(path: &Path, error: &rusqlite::Error) -> FileProblem {
         Some(ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) => {
             FileProblem::Other(IndexError::NoRoom { path: owned, what })
         }
-        // A column of another type, text that is not UTF-8, a table that is missing: nobody wrote that.
+        // A column of another type, text that is not UTF-8, a missing table: no engine wrote that.
         None | Some(ErrorCode::Unknown) => FileProblem::Damaged(what),
         Some(_) => FileProblem::Other(IndexError::Other { path: owned, what }),
     }
@@ -403,7 +405,7 @@ fn remove_companions(path: &Path) {
     }
 }
 
-/// Moves the file out of the way, under the first free name.
+/// Renames the file to the first free name.
 fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
     for n in 1.. {
         let mut name = path.as_os_str().to_owned();
@@ -413,7 +415,7 @@ fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
             continue;
         }
         std::fs::rename(path, &aside)?;
-        // Its log belongs to it, and must not be played into the new one.
+        // The log belongs to the damaged file, and must not be applied to the new one.
         for (from, to) in companions(path).iter().zip(companions(&aside)) {
             if from.exists() {
                 std::fs::rename(from, to)?;

@@ -200,7 +200,7 @@ async fn what_becomes_of_a_process_is_written_beside_its_row_and_never_goes_back
     opened.index.put(over.clone()).await.unwrap();
     // Seen earlier, and written later.
     opened.index.put(runs.clone()).await.unwrap();
-    // Nobody needs this any more, and the other has not been there yet.
+    // This row is outdated, and the other has no row yet.
     opened.index.put_later(row(2, Phase::Accepted)).await;
     opened.index.put_later(row(3, Phase::Accepted)).await;
     opened.index.outdate(row(2, Phase::Accepted).id());
@@ -222,7 +222,7 @@ async fn work_that_fails_leaves_nothing_behind_and_spoils_nothing_else() {
     let tmp = tempfile::tempdir().unwrap();
     let opened = Index::open(&tmp.path().join("index.db")).unwrap();
     let index = &opened.index;
-    // All of it waits while the first is done, and so is one transaction.
+    // All of it waits while the first is written, and so becomes one transaction.
     let (go, wait) = std::sync::mpsc::channel();
     let first = IndexChange::Work(Box::new(move |_| {
         wait.recv().unwrap();

@@ -1,4 +1,4 @@
-//! Barriers as rows: what a session that has parked itself waits for, and why it went on.
+//! Barriers as rows: the event that a paused session waits for, and why the barrier opened.
 
 use super::table::{NoticeDraft, column};
 use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
@@ -31,7 +31,7 @@ impl BarrierTarget {
         Self::Pid { pid: of.pid, start_ticks: of.start_ticks, boot: format!("{:032x}", of.boot) }
     }
 
-    /// In a sentence.
+    /// The event in a sentence.
     fn message(&self, why: Option<&str>) -> String {
         let what = match self {
             Self::Process { id, or_match, name } => {
@@ -65,13 +65,13 @@ pub(crate) struct Barrier {
     pub(crate) owner: Owner,
     pub(crate) target: BarrierTarget,
     pub(crate) created_at: Time,
-    /// Why it is open; empty while it is not.
+    /// Why it is open; empty while it is closed.
     pub(crate) opened: String,
-    /// How many matches of the process were told before it was set, if that is known.
+    /// How many matches of the process were reported before it was set, if known.
     pub(crate) hits: Option<u32>,
 }
 
-/// What a barrier waits for, as it is kept.
+/// The `target` column of a barrier, as it is on disk.
 #[derive(Serialize, Deserialize)]
 struct StoredTarget {
     #[serde(flatten)]
@@ -85,13 +85,13 @@ impl Barrier {
         self.target.message(Some(self.opened.as_str()).filter(|why| !why.is_empty()))
     }
 
-    /// What its notice is about.
+    /// The key of its notice.
     pub(crate) fn key(&self) -> String {
         key(&self.id)
     }
 }
 
-/// What the notice of a barrier is about.
+/// The key of a barrier's notice.
 pub(crate) fn key(id: &str) -> String {
     format!("barrier/{id}")
 }
@@ -110,7 +110,7 @@ pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barri
     let session = barrier.owner.session.clone().unwrap_or_default();
     let mut cleared = Vec::new();
     for other in all(db, Some(&session))? {
-        // Asked again, or asked for by two: one barrier serves both.
+        // The same barrier was set again, or by two clients: it serves both.
         if other.id == barrier.id || (other.opened.is_empty() && other.target == barrier.target && other.owner == barrier.owner) {
             return Ok((other, Vec::new()));
         }
@@ -120,7 +120,7 @@ pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barri
         }
     }
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
-    // In place of one that cannot be read.
+    // It replaces one that cannot be read.
     db.prepare_cached("INSERT OR REPLACE INTO barrier (id, session, task, generation, until, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
         .execute(params![
             barrier.id,
@@ -133,7 +133,7 @@ pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barri
     Ok((barrier.clone(), cleared))
 }
 
-/// All barriers there are, of one conversation or of all.
+/// All barriers, of one session or of all.
 pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Vec<Barrier>> {
     let mut found = db.prepare_cached(
         "SELECT id, session, task, generation, until, created_at, opened FROM barrier WHERE ?1 IS NULL OR session = ?1 ORDER BY created_at, id",
@@ -144,7 +144,7 @@ pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Ve
         let StoredTarget { target, hits } = match serde_json::from_slice(column::bytes(r, 4)?) {
             Ok(kept) => kept,
             Err(error) => {
-                // One that cannot be read must not keep the others from opening.
+                // A barrier that cannot be read must not keep others from opening.
                 tracing::error!(barrier = id, %error, "a barrier cannot be read");
                 return Ok(None);
             }
@@ -156,7 +156,7 @@ pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Ve
     rows.filter_map(Result::transpose).collect()
 }
 
-/// Marks a barrier as open. Whether there is one that was not.
+/// Marks a barrier as open. Returns whether it exists and was closed.
 pub(crate) fn mark_open(db: &Connection, barrier: &Barrier, now: Time) -> rusqlite::Result<bool> {
     let changed = db.prepare_cached("UPDATE barrier SET opened = ?2, opened_at = ?3 WHERE id = ?1 AND opened = ''")?.execute(params![
         barrier.id,
@@ -166,7 +166,7 @@ pub(crate) fn mark_open(db: &Connection, barrier: &Barrier, now: Time) -> rusqli
     Ok(changed == 1)
 }
 
-/// Takes the barriers of a conversation away.
+/// Removes the barriers of a session.
 pub(crate) fn clear(db: &Connection, session: &str) -> rusqlite::Result<Vec<String>> {
     let open: Vec<String> = all(db, Some(session))?.into_iter().filter(|b| b.opened.is_empty()).map(|b| b.id).collect();
     for id in &open {

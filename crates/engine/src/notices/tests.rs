@@ -1,4 +1,4 @@
-//! Each rule by itself. Histories of any kind are in `histories`, takers at the same time in `takers`.
+//! Tests of single rules. `histories` plays random histories, `takers` concurrent takers.
 
 mod given;
 mod histories;
@@ -58,7 +58,7 @@ fn posted(name: &str, owner: Owner, text: &str) -> NoticeDraft {
     draft(format!("posted/{name}"), None, owner, Body::Posted(event.as_object().unwrap().clone()))
 }
 
-/// A row of a process, as far as anything here looks at it.
+/// A row of a process, with the columns that notices need.
 fn remember(db: &Connection, n: u8, session: &str) {
     db.prepare_cached(
         "INSERT INTO process (id, accepted_at, session, hash, kept, phase, final, log_end, cursor, bytes, consumed, detached, sum)
@@ -69,7 +69,7 @@ fn remember(db: &Connection, n: u8, session: &str) {
     .unwrap();
 }
 
-/// Tables, a clock, and short words for what is done.
+/// Tables, a clock, and short names for the verbs.
 struct Desk {
     db: Connection,
     now: Moment,
@@ -95,12 +95,12 @@ impl Desk {
         claim(&self.db, &Claim { session, generation, taker, limit, lease, lease_for: 60 * SECOND, now: self.now }).unwrap().given
     }
 
-    /// The places of what a terminal is given.
+    /// The numbers of the notices that a terminal gets.
     fn drain(&mut self, session: &str) -> Vec<u64> {
         self.claim_as(session, "", TakerKind::Terminal, 1_000).iter().map(|e| e.notice.seq).collect()
     }
 
-    /// The places of what a gateway is given.
+    /// The numbers of the notices that a gateway gets.
     fn gateway(&mut self, session: &str) -> Vec<u64> {
         self.claim_as(session, "", TakerKind::Gateway, 1_000).iter().map(|e| e.notice.seq).collect()
     }
@@ -122,7 +122,7 @@ impl Desk {
         observe(&self.db, &id(n).to_string(), self.now).unwrap();
     }
 
-    /// How many delivered notices are offered again.
+    /// How many delivered notices become pending again.
     fn replay(&self, from: u64, session: Option<&str>, sinks: &[Push]) -> u64 {
         let (count, rest) = replay(&self.db, from, session, sinks, self.now).unwrap();
         assert_eq!(rest, None);

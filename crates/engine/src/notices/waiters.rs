@@ -1,4 +1,4 @@
-//! Clients that wait for what their session is told otherwise, counted by the key of its notice.
+//! Clients that wait for a notice of their session, counted by the key of the notice.
 
 use crate::mutex::lock;
 use std::collections::{HashMap, HashSet};
@@ -10,30 +10,30 @@ pub(crate) struct Waiters(Mutex<Keys>);
 
 #[derive(Debug, Default)]
 struct Keys {
-    /// How many clients wait for each.
+    /// How many clients wait for each notice.
     waiting: HashMap<String, usize>,
     /// Notices that were written with the answer prepared. One client takes the permit to send it without another write.
     permits: HashSet<String>,
 }
 
 impl Waiters {
-    /// Whether a client waits for it.
+    /// Whether a client waits for this notice.
     pub(crate) fn any(&self, key: &str) -> bool {
         lock(&self.0).waiting.contains_key(key)
     }
 
-    /// One more client waits for it, for as long as this is held.
+    /// Counts one more client that waits, while the result is held.
     pub(crate) fn begin(self: &Arc<Self>, key: String) -> Waiting {
         *lock(&self.0).waiting.entry(key.clone()).or_default() += 1;
         Waiting(Arc::clone(self), key)
     }
 
-    /// Its notice was written with the answer prepared. A client that waits takes the permit, or the last one to leave gives it back.
+    /// The notice was written with the answer prepared. A waiting client takes the permit, or the last one to leave gives it back.
     pub(crate) fn keep_permit(&self, key: &str) {
         lock(&self.0).permits.insert(key.to_owned());
     }
 
-    /// Whether there was a permit. There is none now.
+    /// Takes the permit, if there is one.
     pub(crate) fn take_permit(&self, key: &str) -> bool {
         lock(&self.0).permits.remove(key)
     }

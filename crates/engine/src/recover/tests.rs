@@ -338,7 +338,7 @@ fn an_orphan_that_was_asked_to_end_was_killed_and_one_that_was_not_is_lost() {
         let (_, facts) = world.settled(n);
         assert!(facts.detached && facts.phase.is_final());
         assert_eq!(facts.phase.source(), source);
-        assert_eq!(crate::render::fate(&facts).exit_code, Some(None), "nobody saw one");
+        assert_eq!(crate::render::fate(&facts).exit_code, Some(None), "no keeper saw one");
     }
 }
 

@@ -185,7 +185,7 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
     asked.out.event(Event::Waiting { after: Some(after) }).await;
     loop {
         news.borrow_and_update();
-        match following.behind(after) {
+        match following.after(after) {
             Some(made) => {
                 for entry in made {
                     after = entry.notice.seq;
@@ -194,7 +194,7 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
                     }
                 }
             }
-            None => after = send_behind(asked, after).await?,
+            None => after = send_after(asked, after).await?,
         }
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
@@ -204,10 +204,10 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
 }
 
 /// Sends the notices on disk after a number. Returns the number of the last one that was sent.
-async fn send_behind(asked: &RequestContext, mut after: u64) -> Result<u64, Error> {
+async fn send_after(asked: &RequestContext, mut after: u64) -> Result<u64, Error> {
     loop {
         let filter = NoticeFilter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..NoticeFilter::default() };
-        let found = asked.parts.outbox.behind(filter).await.map_err(|e| refuse::index(&e))?;
+        let found = asked.parts.outbox.after(filter).await.map_err(|e| refuse::index(&e))?;
         if found.is_empty() {
             return Ok(after);
         }

@@ -1,11 +1,10 @@
 //! Names that a command does not inherit.
 //!
-//! Two reasons: a command that a model was talked into must not be able to carry the agent's own
-//! credentials away, and a tool in somebody's project must not quietly use the agent's endpoint,
-//! model or interpreter. Who wants one of these in a command says so with `--env`.
+//! There are two reasons. A command that a model was tricked into must not be able to leak the agent's own credentials. And a tool in a user's
+//! project must not silently use the agent's endpoint, model or interpreter. `--env` passes one of these on explicitly.
 //!
-//! Kept on purpose: the general AWS chain, since the local terminal is its operator's own, and
-//! `CLAUDE_CODE_OAUTH_TOKEN`, since without it people are logged out of their own tool.
+//! Inherited on purpose: the general AWS credentials, because the local terminal belongs to its operator, and `CLAUDE_CODE_OAUTH_TOKEN`, because
+//! without it users are logged out of their own tool.
 
 /// Why a name is not inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,19 +15,19 @@ pub enum BlockReason {
     Messaging,
     /// A token for the infrastructure that agents run on.
     Infrastructure,
-    /// A key of a side model or relay, named by rule instead of by list.
+    /// A key of a side model or relay, matched by a rule instead of a list.
     SideModel,
-    /// It would lend one project's interpreter to another.
+    /// It selects an interpreter, which belongs to one project.
     Interpreter,
-    /// Ours, and not for commands.
+    /// Internal to Outlast.
     Ours,
 }
 
-/// Whether a name is kept out of a command's environment, and why. Upper and lower case are one.
+/// Whether a name is kept out of a command's environment, and why. Case is ignored.
 pub fn is_blocked(name: &[u8]) -> Option<BlockReason> {
     let folded = name.to_ascii_uppercase();
     let mut name = folded.as_slice();
-    // Container runtimes hand on what carries their prefix, under the name behind it.
+    // Container runtimes pass on variables with their prefix, under the name after it.
     while let Some(rest) = TUNNELS.iter().find_map(|tunnel| name.strip_prefix(tunnel.as_bytes())) {
         name = rest;
     }
@@ -45,28 +44,26 @@ pub fn is_blocked(name: &[u8]) -> Option<BlockReason> {
         .map(|family| family.why)
 }
 
-/// The plain name behind a force prefix, if the name has one.
+/// The plain name after a force prefix, if the name has one.
 ///
-/// Among explicit variables the prefix says "even if it is blocked"; in an inherited environment
-/// such a name is dropped.
+/// Among explicit variables the prefix means "even if it is blocked". In an inherited environment such a name is dropped.
 pub fn forced_name(name: &[u8]) -> Option<&[u8]> {
     FORCE_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix.as_bytes()))
 }
 
-/// Whether a command may miss this name that it was not given: a credential or endpoint. An interpreter is still found by PATH, and what is ours
-/// is of no use to a command.
+/// Whether a command may need this name that it does not get: a credential or endpoint. An interpreter is still found by PATH, and our own
+/// variables are of no use to a command.
 pub(crate) fn is_missed(name: &[u8]) -> bool {
     !matches!(is_blocked(name), None | Some(BlockReason::Interpreter | BlockReason::Ours))
 }
 
-/// Whether login files may set this name for commands. An interpreter that they choose is the
-/// user's own choice, and not somebody else's that leaked in.
+/// Whether login files may set this name for commands. An interpreter that they select is the user's own choice, not one that leaked in.
 pub(super) fn login_may_set(name: &[u8]) -> bool {
     forced_name(name).is_none() && !name.starts_with(b"OUTLAST_") && matches!(is_blocked(name), None | Some(BlockReason::Interpreter))
 }
 
-/// A bash fragment that unexports every exported name for which [`login_may_set`] is false by list
-/// or family, so that such values are not even written to a pipe.
+/// A bash fragment that unexports every exported name for which [`login_may_set`] is false by list or family, so that such values are not even
+/// written to a pipe.
 pub(super) fn unset_in_bash() -> String {
     const UNSET: &str = r#"builtin unset -v "$__outlast_n" || builtin export -n "$__outlast_n""#;
     let strip: String = TUNNELS.iter().map(|tunnel| format!("  __outlast_m=${{__outlast_m#{tunnel}}}\n")).collect();
@@ -96,8 +93,8 @@ struct Group {
     names: &'static [&'static str],
 }
 
-/// A name belongs to a family if it begins with one of the prefixes and ends with one of the
-/// suffixes; they may share the underscore between them.
+/// A name belongs to a family if it begins with one of the prefixes and ends with one of the suffixes. They may share the underscore between
+/// them.
 struct Family {
     why: BlockReason,
     prefixes: &'static [&'static str],
@@ -204,7 +201,7 @@ const EXACT: &[Group] = &[
     },
     Group {
         why: BlockReason::Interpreter,
-        // The companions of a prefix mean nothing, or the wrong thing, without it.
+        // The variables that go with a prefix are useless or wrong without it.
         names: &[
             "CONDA_DEFAULT_ENV",
             "CONDA_PREFIX",

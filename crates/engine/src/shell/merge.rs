@@ -1,8 +1,7 @@
-//! Argv and environment of a command, from all who have a say.
+//! Merges the argv and environment of a command from all sources.
 //!
-//! In rising order: what the caller had, without what is blocked; what login files set and the
-//! caller does not; what a command without a person in front of it needs; what was asked for
-//! explicitly.
+//! In rising order of precedence: the caller's environment without blocked names; variables that login files set and the caller has not;
+//! settings for commands that run unattended; explicit variables of the request.
 
 mod check;
 
@@ -17,38 +16,37 @@ use check::{check, check_size};
 use super::blocked::{forced_name, is_blocked};
 use super::{SYSTEM_PATH, Shell, ShellKind, Snapshot, Variable};
 
-/// All that goes into a launch.
+/// The inputs of a merge.
 #[derive(Clone, Copy)]
 pub struct LaunchInputs<'a> {
-    /// The caller's environment, as it was when it asked. Of a name that occurs twice the last
-    /// counts, as it does for bash.
+    /// The caller's environment at the time of the request. Of a name that occurs twice the last counts, as in bash.
     pub caller: &'a [Variable],
-    /// Variables that were asked for by name.
+    /// Explicit variables of the request.
     pub extras: &'a [Variable],
-    /// What login files add, if that is known.
+    /// What login files add, if there is a snapshot.
     pub snapshot: Option<&'a Snapshot>,
-    /// The shell for a line.
+    /// The shell for a command line.
     pub shell: &'a Shell,
     /// What to run.
     pub form: CommandForm<'a>,
-    /// What its output goes to.
+    /// Where its output goes.
     pub mode: OutputMode,
     /// Where it runs.
     pub cwd: &'a Path,
-    /// The process it is.
+    /// The id of the process.
     pub process_id: &'a str,
 }
 
 /// What to run.
 #[derive(Clone, Copy)]
 pub enum CommandForm<'a> {
-    /// A line for the shell.
+    /// A shell command line.
     Line(&'a [u8]),
     /// A program and its arguments, as they are.
     Argv(&'a [Vec<u8>]),
 }
 
-/// What a command's output goes to.
+/// Where a command's output goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputMode {
     /// A pipe.
@@ -57,15 +55,15 @@ pub enum OutputMode {
     Pty,
 }
 
-/// What the keeper is to execute. The program is `argv[0]`: a path in the line form; in the argv
-/// form to be found with [`resolve_program`](super::resolve_program) and [`MergedLaunch::path`].
+/// What the keeper is to execute. The program is `argv[0]`: a path in the line form; in the argv form to be found with
+/// [`resolve_program`](super::resolve_program) and [`MergedLaunch::path`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct MergedLaunch {
     /// The arguments, the program's name first.
     pub argv: Vec<Vec<u8>>,
     /// The whole environment, sorted by name.
     pub env: Vec<Variable>,
-    /// Names that the caller had and the command does not get.
+    /// Names of the caller's environment that the command does not get.
     pub removed: Vec<Vec<u8>>,
 }
 
@@ -77,7 +75,7 @@ impl MergedLaunch {
 }
 
 impl fmt::Debug for MergedLaunch {
-    // Neither arguments nor values belong in a log.
+    // Arguments and values must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         f.debug_struct("MergedLaunch")
@@ -88,7 +86,7 @@ impl fmt::Debug for MergedLaunch {
     }
 }
 
-/// Makes argv and environment of a command.
+/// Merges the argv and environment of a command.
 pub fn merge(parts: &LaunchInputs<'_>) -> Result<MergedLaunch, MergeError> {
     let explicit = explicit(parts.extras)?;
     let (mut env, removed) = inherited(parts.caller)?;
@@ -112,7 +110,7 @@ pub fn merge(parts: &LaunchInputs<'_>) -> Result<MergedLaunch, MergeError> {
 
 type Environment = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What was asked for by name, under plain names.
+/// The explicit variables, under plain names.
 fn explicit(extras: &[Variable]) -> Result<Environment, MergeError> {
     let mut explicit = Environment::new();
     for (index, (name, value)) in extras.iter().enumerate() {
@@ -123,7 +121,7 @@ fn explicit(extras: &[Variable]) -> Result<Environment, MergeError> {
     Ok(explicit)
 }
 
-/// What the caller had and may hand on, and the names that it may not.
+/// The caller's variables that the command may inherit, and the names of those that it may not.
 fn inherited(caller: &[Variable]) -> Result<(Environment, BTreeSet<Vec<u8>>), MergeError> {
     let (mut env, mut removed) = (Environment::new(), BTreeSet::new());
     for (index, (name, value)) in caller.iter().enumerate() {
@@ -137,8 +135,8 @@ fn inherited(caller: &[Variable]) -> Result<(Environment, BTreeSet<Vec<u8>>), Me
     Ok((env, removed))
 }
 
-/// What holds unless it was asked for differently. An inherited value does not count as asked for
-/// without a terminal: it was chosen for the terminal that the caller sits at.
+/// The settings for unattended commands, unless the request sets them. Without a terminal, an inherited value does not count as a setting: it was
+/// chosen for the caller's own terminal.
 fn set_defaults(env: &mut Environment, parts: &LaunchInputs<'_>) {
     let pagers = ["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"];
     let mut set = |name: &str, value: &[u8]| env.insert(name.into(), value.to_vec());
@@ -150,7 +148,7 @@ fn set_defaults(env: &mut Environment, parts: &LaunchInputs<'_>) {
             for pager in pagers {
                 set(pager, b"cat");
             }
-            // Who forces colours on means it, and programs complain about both.
+            // Forced colours are kept, and programs complain if both variables are set.
             let forces = |(name, value): (&Vec<u8>, &Vec<u8>)| {
                 matches!(name.as_slice(), b"FORCE_COLOR" | b"CLICOLOR_FORCE") && !matches!(value.as_slice(), b"" | b"0" | b"false")
             };
@@ -160,7 +158,7 @@ fn set_defaults(env: &mut Environment, parts: &LaunchInputs<'_>) {
             }
         }
         OutputMode::Pty => {
-            // The size is the terminal's to tell, and it may change.
+            // Programs ask the terminal for its size, which may change.
             env.remove(b"LINES".as_slice());
             env.remove(b"COLUMNS".as_slice());
             for pager in pagers {
@@ -176,9 +174,8 @@ fn set_defaults(env: &mut Environment, parts: &LaunchInputs<'_>) {
 
 /// The caller's PATH with what login files added.
 ///
-/// An entry that the caller has stays where the caller has it. Of the others, those that login put
-/// before the system's directories come right before the caller's first one of these, so that they
-/// win over the system and not over what the caller chose; the rest come last.
+/// The caller's entries keep their order. Of the others, those that login files put before the system's directories come right before the
+/// caller's first system directory, so that they precede the system but not the caller's choice. The rest come last.
 fn join_path(caller: Option<&[u8]>, login: Option<&[u8]>) -> Vec<u8> {
     let split = |path: &'_ [u8]| -> Vec<Vec<u8>> { path.split(|byte| *byte == b':').map(<[u8]>::to_vec).collect() };
     let system = split(SYSTEM_PATH.as_bytes());
@@ -238,8 +235,7 @@ fn argv(parts: &LaunchInputs<'_>, env: &mut Environment) -> Result<Vec<Vec<u8>>,
     Ok(words.into_iter().map(<[u8]>::to_vec).collect())
 }
 
-/// Whether bash looks at BASH_ENV at all: in POSIX and in privileged mode it does not, and then
-/// nothing would take our file out of the environment again.
+/// Whether bash reads BASH_ENV. In POSIX and in privileged mode it does not, and then nothing would remove our file from the environment.
 fn reads_bash_env(env: &Environment) -> bool {
     let options = env.get(b"SHELLOPTS".as_slice()).map_or(&[][..], Vec::as_slice);
     let ignores = |option: &[u8]| matches!(option, b"posix" | b"privileged");

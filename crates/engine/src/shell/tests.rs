@@ -320,7 +320,7 @@ fn a_login_file_that_ends_the_shell_gives_no_snapshot_and_no_failure_of_the_comm
         assert!(matches!(user.failure(), TakeFailure::Ended { .. }), "{end}");
         assert_eq!(user.run("echo ok ${LOST-none}").stdout, "ok none\n");
         assert_eq!(user.logins(), 1, "{end}");
-        // It tells its reader how to get round it, and that works.
+        // The error names a workaround, and that works.
         user.write(".bash_profile", &format!("{COUNTED}export LOST=1\n[ -z \"$OUTLAST_LOGIN_SNAPSHOT\" ] && {end}\n"));
         assert_eq!(user.run("echo ok ${LOST-none} ${OUTLAST_LOGIN_SNAPSHOT-none}").stdout, "ok 1 none\n");
     }
@@ -341,7 +341,7 @@ fn a_login_file_that_hangs_is_ended_with_all_it_started() {
     assert_eq!(running(&own), [] as [String; 0]);
     assert_eq!(user.failure(), TakeFailure::TimedOut { limit: user.limit });
 
-    // Remembered, by this engine and by the next, until a file changes: also one it had come to.
+    // This engine and the next remember it until a file changes, also one that the shell had read.
     assert!(user.snapshot().is_none());
     user.snapshots = Snapshots::new();
     assert!(user.snapshot().is_none());
@@ -411,7 +411,7 @@ fn login_files_are_run_once_and_again_when_one_changes() {
     fs::rename(user.home().join("sub/other"), &deep).unwrap();
     check(&user, "33");
 
-    // Another engine reads what this one kept, unless somebody changed it.
+    // Another engine reads what this one kept, unless it was changed.
     user.snapshots = Snapshots::new();
     logins -= 1;
     let check = |user: &User| {
@@ -494,7 +494,7 @@ fn what_login_files_leave_behind_stays_and_is_not_waited_for() {
     for name in ["tell", "told"] {
         assert!(Command::new("mkfifo").arg(user.home().join(name)).status().unwrap().success());
     }
-    // It is still being traced when it goes on, after the login has ended.
+    // It keeps running after the login has ended, and is still traced.
     user.write(".bash_profile", "(read -r word < ~/tell; : traced; echo \"$word\" > ~/told) &\nexport LEFT=$!\n");
     assert!(user.export("LEFT").is_some());
     fs::write(user.home().join("tell"), "still here\n").unwrap();

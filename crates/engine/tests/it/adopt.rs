@@ -19,7 +19,7 @@ async fn an_adopted_process_is_listed_stopped_and_survives_a_restart() {
     assert_eq!(again.adopted[0].session_id, info.session_id, "case 209");
     world.restart(|_| {}).await;
     assert_eq!(world.client.list(&Scope::default(), true).await.unwrap().len(), 1);
-    // Whoever started it still has to reap it; to everybody else a zombie is dead.
+    // Its parent still has to reap it. For all others a zombie is dead.
     let id = info.session_id;
     let killed = world.client.process(id).kill(Default::default()).await.unwrap();
     assert_eq!((killed.fate.completion_reason, killed.fate.exit_code), (Some(Reason::Killed), Some(None)));

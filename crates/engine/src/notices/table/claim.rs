@@ -1,4 +1,4 @@
-//! Which notices a taker is given.
+//! Claims: which notices a taker gets.
 
 use super::rows::NoticeRow;
 use super::{AnswerSize, NoticeEntry, by_seq, column, until};
@@ -20,14 +20,14 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// What the claim is for one notice.
+    /// The event that the claim is for one notice.
     fn event<'a>(&'a self, holder: LeaseHolder, generation: NoticeGeneration<'a>) -> NoticeEvent<'a> {
         let until = self.now.up.saturating_add(self.lease_for);
         NoticeEvent::Claim { taker: self.taker, holder, token: &self.lease, until, generation }
     }
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Debug, Default)]
 pub(crate) struct Claimed {
     pub(crate) given: Vec<NoticeEntry>,
@@ -40,7 +40,7 @@ fn open_of_session() -> String {
     format!("SELECT {} FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 ORDER BY seq", NoticeRow::COLUMNS)
 }
 
-/// Gives out the next notices of a session, each to one taker until its lease ends. A taker of a generation that has ended is given none.
+/// Leases the next notices of a session to one taker. A taker of a generation that has ended gets none.
 pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed> {
     note_generation(db, &claim.session, &claim.generation)?;
     let newest = newest_generation(db, &claim.session)?;
@@ -86,7 +86,7 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed>
     Ok(Claimed { given: given.into_iter().map(give).collect::<rusqlite::Result<_>>()?, too_late })
 }
 
-/// A notice whose content cannot be read is dropped: its owner cannot be told.
+/// Drops a notice whose content cannot be read, because it cannot be delivered.
 fn drop_unreadable(db: &Connection, row: &mut NoticeRow, why: &str, now: Moment) -> rusqlite::Result<()> {
     row.apply(db, NoticeEvent::Settle { token: None, verdict: Verdict::Dropped(why) }, now)?;
     Ok(())
@@ -95,7 +95,7 @@ fn drop_unreadable(db: &Connection, row: &mut NoticeRow, why: &str, now: Moment)
 /// The most notices that are counted as waiting.
 const MAX_COUNTED: u64 = 1_000;
 
-/// How many notices of a session a claim at a terminal would give out. Nothing is settled by counting.
+/// How many notices a claim of a terminal would lease. Counting settles nothing.
 pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<u64> {
     let claim = Claim {
         session: session.to_owned(),
@@ -121,19 +121,19 @@ pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::
     Ok(count)
 }
 
-/// What became of one notice that a sink asked for by its place.
+/// The result of a sink's claim of one notice by its number.
 pub(super) enum SinkClaim {
     Given(Box<NoticeEntry>),
     /// Another client or sink has it.
     Lent,
     /// It is for a generation of the session that has not begun.
     NotYet,
-    /// It is settled, or gone.
+    /// It is settled or was removed.
     Over,
 }
 
-/// Gives one notice to a sink, by the rules of [`claim`]. A sink that asks again with the same token gets the same answer: the first one may
-/// not have arrived.
+/// Leases one notice to a sink, by the rules of [`claim`]. A sink that asks again with the same token gets the same answer, because the first one
+/// may not have arrived.
 pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<SinkClaim> {
     let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok(SinkClaim::Over) };
     let newest = newest_generation(db, &claim.session)?;
@@ -158,7 +158,7 @@ pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::R
     }
 }
 
-/// How long until the next lease of this session ends.
+/// How long until the next lease of this session runs out.
 pub(crate) fn next_lapse(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
     let at: Option<i64> = db
         .prepare_cached("SELECT MIN(lease_up) FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 AND lease_up > ?2")?
@@ -166,7 +166,7 @@ pub(crate) fn next_lapse(db: &Connection, session: &str, now: Moment) -> rusqlit
     Ok(at.map(|at| until(at, now)))
 }
 
-/// A session of gateways with notices that can be taken now. If it has newer ones, or some that were given out in between, it is another value.
+/// A session of gateways with notices to take. The value changes if it gets newer ones, or if some were leased in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenSession {
     pub(crate) session: String,
@@ -174,7 +174,7 @@ pub(crate) struct OpenSession {
     attempts: i64,
 }
 
-/// The sessions of gateways that have notices that can be taken, and how long until a lease among them ends.
+/// The sessions of gateways that have notices to take, and how long until the next lease among them runs out.
 pub(crate) fn open_sessions(db: &Connection, now: Moment) -> rusqlite::Result<(Vec<OpenSession>, Option<Duration>)> {
     const OF_GATEWAYS: &str = "settled_at = 0 AND (session GLOB 'agent:main:*' OR session = 'outlast:gateway')";
     let sql = format!(
@@ -187,7 +187,7 @@ pub(crate) fn open_sessions(db: &Connection, now: Moment) -> rusqlite::Result<(V
     Ok((open, lapse.map(|at| until(at, now))))
 }
 
-/// Remembers that this generation of a session was seen.
+/// Records that this generation of a session was seen.
 pub(crate) fn note_generation(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
     if generation.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Deliveries to the sinks that push.
+//! Deliveries of notices to sinks.
 
 use super::rows::{DeliveryRow, on_deliveries};
 use super::{NoticeEntry, bounded, by_seq, column, json_bytes, until};
@@ -8,7 +8,7 @@ use outlast_core::notice_state::{DeliveryEvent, DeliveryOutcome, Moment, Uptime}
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
-/// Something a sink owes.
+/// A delivery of a notice to a sink: a leased one, or a dead letter.
 #[derive(Debug, Clone)]
 pub(crate) struct OwedDelivery {
     pub(crate) entry: NoticeEntry,
@@ -18,7 +18,8 @@ pub(crate) struct OwedDelivery {
     pub(crate) reason: String,
 }
 
-/// Gives a sink what it owes now, in order. What was handed back untried holds up what is behind it in its session; what failed and waits does not.
+/// Leases due deliveries to a sink, in order. A delivery that was put off untried holds up later ones of its session; one that failed and waits
+/// does not.
 pub(crate) fn take(
     db: &Connection,
     sink: &str,
@@ -30,7 +31,7 @@ pub(crate) fn take(
     take_those(db, sink, limit, lease, lease_for, now, "TRUE")
 }
 
-/// The same, of those of which this is so.
+/// The same, for deliveries that meet the condition `so`.
 pub(super) fn take_those(
     db: &Connection,
     sink: &str,
@@ -88,16 +89,16 @@ pub(super) fn take_those(
     lent.into_iter().map(lend).collect()
 }
 
-/// How a push went.
+/// How a delivery went, as its sink reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PushResult {
-    /// It was taken.
+    /// The receiver accepted it.
     Delivered,
-    /// It is to be tried again after so long.
+    /// It failed, and is to be retried after this time.
     Again { after: Duration, reason: String },
-    /// It was not tried: this time does not count.
+    /// It was not tried. This does not count as an attempt.
     Later { after: Duration },
-    /// It is given up.
+    /// It failed for good.
     Dead { reason: String },
 }
 
@@ -113,7 +114,7 @@ impl PushResult {
     }
 }
 
-/// Writes down how a push went. `false`: the lease of the sink is over.
+/// Records how a delivery went. `false` if the lease of the sink has run out.
 pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &PushResult, now: Moment) -> rusqlite::Result<bool> {
     match DeliveryRow::find(db, sink, seq)? {
         Some(mut row) => row.apply(db, DeliveryEvent::Report { token: lease, outcome: how.outcome(now) }, now),
@@ -121,7 +122,7 @@ pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &P
     }
 }
 
-/// How long until a sink that is given nothing now will be: what is due already waits behind something that is not.
+/// How long until the next delivery of a sink is due. Due ones that are held up by an earlier one do not count.
 pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
     let due: Option<i64> = db
         .prepare_cached(
@@ -131,7 +132,7 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
     Ok(due.map(|due| until(due, now)))
 }
 
-/// Takes away what a sink that wakes agents owes for notices that are settled.
+/// Removes the deliveries of settled notices to a sink that wakes agents.
 pub(super) fn remove_settled(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<()> {
     let settled = "delivery d INDEXED BY delivery_open JOIN notice n ON n.seq = d.seq
         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND n.settled_at > 0";
@@ -139,7 +140,7 @@ pub(super) fn remove_settled(db: &Connection, sink: &str, now: Moment) -> rusqli
     Ok(())
 }
 
-/// How many pushes are owed by these sinks.
+/// How many deliveries to these sinks are open.
 pub(crate) fn owed(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Result<u64> {
     let mut all = 0;
     for sink in sinks {
@@ -154,7 +155,7 @@ pub(crate) fn owed(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Re
     Ok(all)
 }
 
-/// Of these sinks, those whose last tries failed: how many notices wait for another, and what went wrong with the newest.
+/// The sinks whose last attempts failed, each with the number of notices that wait for a retry and the newest error.
 pub(crate) fn failing(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Result<Vec<(String, u64, String)>> {
     let mut all = Vec::new();
     for sink in sinks {
@@ -163,7 +164,7 @@ pub(crate) fn failing(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite:
         }
         let (waiting, reason): (i64, String) = db
             .prepare_cached(
-                // Beside MAX, a plain column is that of the row it was found in.
+                // With MAX, SQLite takes the other columns from the row of the maximum.
                 "SELECT COUNT(*), MAX(seq), COALESCE(reason, '') FROM delivery INDEXED BY delivery_open
                  WHERE sink = ?1 AND state IN ('pending', 'leased') AND attempts > 0 AND reason <> ''",
             )?
@@ -175,7 +176,7 @@ pub(crate) fn failing(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite:
     Ok(all)
 }
 
-/// What sinks gave up on.
+/// The dead letters: deliveries that sinks gave up.
 pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusqlite::Result<Vec<(String, OwedDelivery)>> {
     let mut found = db.prepare_cached(
         "SELECT seq, sink, attempts, first_at, reason FROM delivery INDEXED BY delivery_dead WHERE state = 'dead' AND (?1 IS NULL OR session = ?1) ORDER BY seq LIMIT ?2",
@@ -189,7 +190,7 @@ pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusq
     bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, OwedDelivery)| owed.entry.answered_bytes() + json_bytes(&owed.reason))
 }
 
-/// Has dead letters tried again: one notice's or all, of one sink or of all.
+/// Retries dead letters: of one notice or all, of one sink or all.
 pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, session: Option<&str>, now: Moment) -> rusqlite::Result<u64> {
     let dead =
         "delivery d INDEXED BY delivery_dead WHERE d.state = 'dead' AND (?1 IS NULL OR d.sink = ?1) AND (?2 IS NULL OR d.session = ?2)
@@ -197,7 +198,7 @@ pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, sess
     on_deliveries(db, dead, &[&sink, &session, &id], DeliveryEvent::Revive, now)
 }
 
-/// Takes back what sinks were lent: they ended with the engine. After a reboot nothing is put off by a time of the boot before.
+/// Releases the leases of sinks, which ended with the engine. After a reboot, times of the boot before put nothing off.
 pub(super) fn engine_started(db: &Connection, rebooted: bool, now: Moment) -> rusqlite::Result<()> {
     let open = match rebooted {
         true => "delivery d INDEXED BY delivery_open WHERE d.state IN ('pending', 'leased')",

@@ -1,4 +1,4 @@
-//! What became of a notice that was given out.
+//! Settling of notices, releasing them, and offering them again.
 
 use super::Claim;
 use super::rows::{NoticeRow, on_deliveries, on_each};
@@ -20,16 +20,17 @@ pub(crate) enum SettleReply {
     Lost,
 }
 
-/// What became of one notice.
+/// The result for one notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SettleResult {
     pub(crate) id: String,
     pub(crate) settled: SettleReply,
-    /// The process whose end it tells.
+    /// The process whose end it reports.
     pub(crate) completion_of: Option<ProcessId>,
 }
 
-/// Settles a notice by its name. `session`: whose it must be, unless a person asks. `lease`: the token that was given with it, if the caller kept it.
+/// Settles a notice by its id. `session`: the session that it must belong to, unless a person asks. `lease`: the token that came with it, if the
+/// caller kept it.
 pub(crate) fn settle(
     db: &Connection,
     id: &str,
@@ -56,7 +57,7 @@ pub(crate) fn settle(
     Ok(SettleResult { settled, completion_of: row.end_of(), ..unknown })
 }
 
-/// The taker that was given these disconnected without a report: they are given again, as possible repeats.
+/// The taker that leased these disconnected without a report: they become pending again, as possible repeats.
 pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Moment) -> rusqlite::Result<()> {
     for id in ids {
         if let Some(mut row) = NoticeRow::with_id(db, id)? {
@@ -66,11 +67,11 @@ pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Moment)
     Ok(())
 }
 
-/// The taker disconnected before the answer to its claim was sent: the notices are given again as if it had not asked.
+/// The taker disconnected before its claim was answered: the notices become pending again as if it had not asked.
 pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::Result<()> {
     let claimed: Vec<i64> = db
         .prepare_cached(
-            // As far as the claim itself looked: to as many as it may give, or to the last.
+            // The same notices that the claim leased: at most its limit.
             "SELECT seq FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 AND lease = ?2 ORDER BY seq LIMIT ?3",
         )?
         .query_map(params![claim.session, claim.lease, claim.limit as i64], |row| row.get(0))?
@@ -78,11 +79,11 @@ pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::
     on_each(db, &claimed, NoticeEvent::ClaimCancelled { token: &claim.lease }, now)
 }
 
-/// How many notices are offered again in one transaction, so that no client waits long for it.
+/// How many notices become pending again in one transaction, so that no client waits long for it.
 const MAX_REPLAYED_AT_ONCE: usize = 2_000;
 
-/// Offers delivered notices again: those from `from` on, of one session or of all, as many as fit into one transaction. Sinks that wake agents
-/// deliver them again. How many there were, and where to go on if there may be more.
+/// Makes delivered notices pending again: those from `from` on, of one session or of all, as many as fit into one transaction. Sinks that wake
+/// agents deliver them again. Returns how many there were, and where to continue if there may be more.
 pub(crate) fn replay(
     db: &Connection,
     from: u64,

@@ -1,7 +1,7 @@
-//! Sinks that wake an agent. What such a sink has delivered counts as told to the agent, so it claims each notice like any taker before it delivers.
+//! Sinks that wake an agent. What such a sink delivers counts as delivered to the agent, so it claims the notice like any taker before that.
 //!
-//! A delivery is lent to the sink as to any other; the notice itself it claims when it is about to tell ([`begin`]), by the rules and under the token by
-//! which every taker claims. How the call went settles both.
+//! A delivery is leased to the sink as to any other sink. It claims the notice itself when it is about to deliver it ([`begin`]), by the rules for
+//! every taker. How the call went settles both.
 
 use super::claim::{SinkClaim, claim_one};
 use super::delivery::{OwedDelivery, PushResult, pushed as delivery_pushed, remove_settled, take_those};
@@ -14,13 +14,13 @@ use outlast_core::notice_state::{
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
-/// For how long a notice is left alone that is for a generation of its session that has not begun: its beginning wakes no sink.
+/// How long a delivery is put off if its notice is for a generation of its session that has not begun. The beginning of it wakes no sink.
 const NOT_YET: Uptime = 60_000_000;
 
-/// Of a delivery `d`: no other client or sink has the notice.
+/// Condition on a delivery `d`: no other client or sink has the notice.
 const FREE: &str = "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.settled_at = 0 AND n.lease_up > ?2)";
 
-/// Gives the sink what it owes now. What another taker has must wait for what becomes of that.
+/// Leases due deliveries to the sink, except those whose notice another taker has.
 pub(crate) fn take(
     db: &Connection,
     sink: &str,
@@ -33,7 +33,7 @@ pub(crate) fn take(
     take_those(db, sink, limit, lease, lease_for, now, FREE)
 }
 
-/// How long until the sink, which is given nothing now, will be.
+/// How long until the next delivery for the sink is due, if none is now.
 pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
     let due: Option<i64> = db
         .prepare_cached(
@@ -46,8 +46,9 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
     Ok(due.map(|due| until(due, now)))
 }
 
-/// The sink is about to tell these, each lent to it under its token. Those that it may tell, in the same order: no other taker is given them until it
-/// reports, or its lease ends. What it may not tell is its own no more. Whether some of that is still owed, and due once the other taker has settled it.
+/// The sink is about to deliver these, each leased to it with its token. Returns those that it may deliver, in the same order: no other taker gets
+/// them until it reports or its lease runs out. It loses the lease of the others. Also returns whether some of those are still due, once the
+/// other taker has settled them.
 pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<OwedDelivery>, bool)> {
     let (mut go, mut put_back) = (Vec::new(), false);
     for (seq, lease) in lent {
@@ -56,7 +57,7 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
             DeliveryState::Leased { token, until } if token == lease && *until > now.up => *until,
             DeliveryState::Due { .. } | DeliveryState::Leased { .. } | DeliveryState::Delivered | DeliveryState::Dead { .. } => continue,
         };
-        // Turns start by themselves, as with a gateway. Both leases end together.
+        // The sink starts turns, as a gateway does. Both leases end together.
         let claim = Claim {
             session: row.session.clone(),
             generation: String::new(),
@@ -85,7 +86,7 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
     Ok((go, put_back))
 }
 
-/// Writes down how a call went. `false`: the lease of the sink is over. With it the process whose end the agent was told.
+/// Records how a call went. `false` if the lease of the sink has run out. Also returns the process whose end was delivered.
 pub(crate) fn pushed(
     db: &Connection,
     sink: &str,
@@ -101,7 +102,7 @@ pub(crate) fn pushed(
     let call = match how {
         PushResult::Delivered => SinkCall::Told,
         PushResult::Later { .. } => SinkCall::NotTried,
-        // What failed may have come through all the same.
+        // A failed call may have been received all the same.
         PushResult::Again { .. } | PushResult::Dead { .. } => SinkCall::Failed,
     };
     let reply = row.apply(db, NoticeEvent::SinkReport { token: lease, call }, now)?;

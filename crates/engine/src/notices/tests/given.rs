@@ -1,4 +1,4 @@
-//! Who is given which notice, and who settles it.
+//! Which taker gets which notice, and how it is settled.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn case_116_a_taker_that_dies_loses_nothing_and_the_next_is_told_so() {
     desk.pass(1);
     let next = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((next[0].notice.seq, next[0].notice.repeat, next[0].attempts), (seq, true, 2));
-    // The dead one comes back after all: it is not its own any more.
+    // The taker that was thought dead comes back: it has lost its lease.
     assert_eq!(desk.settle(&next[0], Some(&dead[0].lease), &Verdict::Delivered), SettleReply::Lost);
     assert_eq!(desk.settle(&next[0], Some(&next[0].lease), &Verdict::Delivered), SettleReply::Done);
     assert_eq!(desk.settle(&next[0], Some(&next[0].lease), &Verdict::Delivered), SettleReply::Already);
@@ -184,7 +184,7 @@ fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
 #[test]
 fn what_is_given_at_once_fits_into_a_frame_with_its_texts() {
     let mut desk = Desk::new();
-    // Each of these is three bytes in a text, and most of a frame all the same.
+    // Each of these is three bytes in a text, and fills most of a frame.
     for n in 0..9 {
         desk.put(&posted(&n.to_string(), owner("a", ""), &"[".repeat(200_000))).unwrap();
     }
@@ -203,7 +203,7 @@ fn what_is_given_at_once_fits_into_a_frame_with_its_texts() {
         all += given.len();
     }
     assert_eq!(all, 9);
-    // One that is longer than all of them may be is given alone.
+    // A notice that is longer than the limit is given alone.
     let long = desk.put(&posted("long", owner("b", ""), &"x".repeat(5 << 20))).unwrap();
     desk.put(&posted("short", owner("b", ""), "x")).unwrap();
     assert_eq!(desk.gateway("b"), [long]);
@@ -221,7 +221,7 @@ fn no_client_can_name_the_lease_of_an_answer() {
     assert!(desk.drain("a").is_empty(), "it is still held for the answer");
     let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
-    assert!(given[0].notice.repeat, "whoever waited may have read it");
+    assert!(given[0].notice.repeat, "the client that waited may have read it");
 }
 
 /// Makes the event of a notice unreadable.

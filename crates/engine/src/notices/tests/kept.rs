@@ -1,4 +1,4 @@
-//! What is kept, for how long, and what gives way.
+//! What is kept, for how long, and what is dropped.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn a_place_is_never_given_twice() {
     assert_eq!(read(&desk.db, &NoticeFilter { limit: 9, ..NoticeFilter::default() }).unwrap().len(), 0);
     assert_eq!(last_seq(&desk.db).unwrap(), first);
     assert_eq!(desk.put(&completion(2, owner("a", ""))), Some(first + 1));
-    // An index that was lost does not know them, and goes on far behind them.
+    // A new index does not know the numbers of the lost one, and continues far above them.
     let new = Desk::new();
     engine_started(&new.db, "b", true, new.now).unwrap();
     assert!(new.put(&completion(2, owner("a", ""))).unwrap() > 1_000_000);
@@ -82,7 +82,7 @@ fn what_nobody_asks_for_is_dropped_in_the_end_with_a_reason() {
     assert_eq!(desk.state(old), ("dropped".into(), "expired: not taken within 28 days".into()));
     assert_eq!(desk.drain("a"), [new]);
     desk.pass(SECOND);
-    assert_eq!(expire(&desk.db, desk.now.utc, desk.now).unwrap(), 0, "what somebody has is not dropped under their hands");
+    assert_eq!(expire(&desk.db, desk.now.utc, desk.now).unwrap(), 0, "a leased notice is not dropped");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn the_oldest_give_way_when_a_conversation_has_too_many() {
     put(&desk, 2..14_000);
     let open: i64 = desk.db.query_row("SELECT COUNT(*) FROM notice WHERE state = 'pending'", [], |r| r.get(0)).unwrap();
     assert!((10_000..12_000).contains(&open), "{open}");
-    assert_eq!(desk.state(first[0].notice.seq).0, "leased", "what somebody has is theirs");
+    assert_eq!(desk.state(first[0].notice.seq).0, "leased", "a leased notice stays leased");
     assert_eq!(desk.state(2), ("dropped".into(), "dropped: its session has over 10000 undelivered notices".into()));
     assert_eq!(desk.state(14_000).0, "pending");
 }

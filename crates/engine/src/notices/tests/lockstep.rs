@@ -1,5 +1,5 @@
-//! The tables and the transition functions, side by side: each act is done on both, and after each act both must say the same of every notice and
-//! every delivery. `OUTLAST_LOCKSTEP` says how many histories are played.
+//! The tables and the transition functions, side by side: each act is done on both, and after each act both must agree on every notice and every
+//! delivery. `OUTLAST_LOCKSTEP` is the number of histories to play.
 //!
 //! `histories` has an oracle that knows the rules but not the functions. This test knows the functions but not the rules: it finds a verb that
 //! selects the wrong rows, or loads or stores a state wrongly.
@@ -201,7 +201,7 @@ impl Model {
         }
     }
 
-    /// Which deliveries a sink is lent. A delivery that was put off without a try holds back those after it in its session.
+    /// Which deliveries a sink leases. A delivery that was put off untried holds back later ones of its session.
     fn take(&mut self, sink: &'static str, limit: usize, token: &str, until: i64) -> Vec<u64> {
         let up = self.now.up;
         let of_sink = || self.deliveries.iter().filter(|((of, _), _)| *of == sink).map(|((_, seq), d)| (*seq, d, &self.notices[seq]));
@@ -273,7 +273,7 @@ const ACTS: [&str; 38] = [
     "drop",
 ];
 
-/// Plays one history. What happened, if both did not say the same.
+/// Plays one history. Returns what happened if the two disagree.
 fn play(db: &Connection, n: u64) -> Result<(), String> {
     let (mut random, mut m, mut log) = (Random::of_history(n), Model::new(), Vec::new());
     db.execute_batch("BEGIN").unwrap();
@@ -461,7 +461,7 @@ fn write(db: &Connection, m: &mut Model, random: &mut Random, what: &str, p: u8)
     Ok(format!("{} {written:?} {written_for:?} {held_until:?}", draft.key))
 }
 
-/// A claim that asks for nothing in particular.
+/// A claim with default values.
 fn asks(now: Moment) -> Claim {
     let (session, generation, lease) = ("a".into(), String::new(), String::new());
     Claim { session, generation, taker: TakerKind::Gateway, limit: 1, lease, lease_for: 10, now }
@@ -620,7 +620,7 @@ fn write_for(
     written.map(|entry| (entry.notice.seq, entry.notice.event_id))
 }
 
-/// Whether the tables say what the functions say.
+/// Whether the tables agree with the functions.
 fn compare(db: &Connection, m: &Model) -> Result<(), String> {
     type Row = (String, String, i64, i64, u32, bool, bool, String, i64);
     let columns = "state, lease, lease_up, settled_at, attempts, maybe_told, observed, stale, open_since";

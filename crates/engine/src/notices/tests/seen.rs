@@ -1,4 +1,4 @@
-//! What an owner has seen by itself.
+//! Ends that an owner has seen.
 
 use super::*;
 
@@ -64,7 +64,7 @@ fn case_115_what_was_consumed_stays_so_when_its_process_is_removed() {
     let mut desk = Desk::new();
     remember(&desk.db, 1, "a");
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    // Somebody has it while it is seen, and never comes back.
+    // A taker has it while the end is seen, and never comes back.
     desk.drain("a");
     desk.consume(1);
     assert_eq!(desk.state(seq).0, "leased");
@@ -121,7 +121,7 @@ fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
     desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
-    // Between the answer and the word that it was sent.
+    // Between the answer and the report that it was sent.
     assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &Verdict::Released), SettleReply::Done);
     assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
 }
@@ -148,7 +148,7 @@ fn an_observed_end_that_nobody_has_any_more_is_nothing_to_wait_for() {
     assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), None, "a terminal would ask again and again");
 }
 
-/// An end, kept for whoever waits for it.
+/// An end, reserved for a client that waits for it.
 fn kept(desk: &Desk, n: u8, at_most: i64) -> u64 {
     let end = completion(n, owner("a", ""));
     let seq = desk.put(&end).unwrap();
@@ -204,7 +204,7 @@ fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
     assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "an answer is under way");
     desk.pass(1);
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
-    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true), "somebody may have been answered");
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true), "a client may have been answered");
 }
 
 #[test]

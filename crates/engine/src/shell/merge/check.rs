@@ -1,4 +1,4 @@
-//! What can be passed to a program, and how it is told that something cannot.
+//! Checks what can be passed to a program, and the errors if something cannot.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use thiserror::Error;
 use super::{CommandForm, LaunchInputs};
 use crate::shell::Variable;
 
-/// The longest single argument or `NAME=value`, in bytes: what Linux takes.
+/// The longest single argument or `NAME=value` that Linux accepts, in bytes.
 pub const STRING_LIMIT: usize = 131_071;
 
-/// The most that arguments and environment may be together: Linux's 2 MiB, less 128 KiB for what
-/// the kernel and an interpreter line add. Each string counts with its end and its pointer.
+/// The limit for arguments and environment together, in bytes: Linux's 2 MiB less 128 KiB for what the kernel and an interpreter line add. Each
+/// string counts with its terminator and its pointer.
 pub const TOTAL_LIMIT: usize = (2048 - 128) * 1024;
 
-/// Why a launch cannot be made. None of these shows a value.
+/// Why a launch cannot be made. No variant contains a value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MergeError {
     /// A variable that no environment can hold.
     #[error("{source_of} variable {position}{} {fault}; give it as NAME=value", shown(.name))]
     BadVariable {
-        /// Whose it is.
+        /// Where it comes from.
         source_of: VariableSource,
         /// Which one, counted from 1.
         position: usize,
@@ -47,12 +47,12 @@ pub enum MergeError {
     },
 }
 
-/// Whose variable it is.
+/// Where a variable comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableSource {
     /// The caller's environment.
     Caller,
-    /// Asked for by name.
+    /// An explicit variable of the request.
     Explicit,
 }
 
@@ -92,9 +92,9 @@ impl fmt::Display for VariableFault {
 /// A part of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaunchPart {
-    /// The shell line.
+    /// The shell command line.
     Line,
-    /// An argument, the program's name being 0.
+    /// An argument, by its index. The program's name is 0.
     Argument(usize),
     /// A variable, by name.
     Variable(String),
@@ -115,8 +115,7 @@ impl fmt::Display for LaunchPart {
 
 /// Splits the `position`th `NAME=value` of a list.
 ///
-/// An entry without `=` is named by its position alone: it may be a secret that somebody forgot to
-/// give a name.
+/// An entry without `=` is named by its position only: it may be a secret without a name.
 pub fn parse_variable(entry: &[u8], position: usize) -> Result<Variable, MergeError> {
     let Some(at) = entry.iter().position(|byte| *byte == b'=') else {
         let (source_of, fault) = (VariableSource::Explicit, VariableFault::NoEquals);
@@ -137,7 +136,7 @@ pub(super) fn check(source_of: VariableSource, position: usize, name: &[u8], val
     } else {
         return Ok(());
     };
-    // What stands behind a '=' in a name is most likely a value.
+    // Text after a '=' in a name is most likely a value.
     let name = name.split(|byte| *byte == b'=').next().unwrap_or_default();
     let name = (!name.is_empty()).then(|| show(name));
     Err(MergeError::BadVariable { source_of, position, name, fault })
@@ -168,7 +167,7 @@ pub(super) fn check_size(parts: &LaunchInputs<'_>, argv: &[Vec<u8>], env: &[Vari
     Ok(())
 }
 
-/// A name as it may be printed.
+/// A name, shortened and escaped for an error.
 fn show(name: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(name).escape_debug().collect();
     match text.char_indices().nth(64) {

@@ -1,8 +1,8 @@
 //! Snapshots on disk: a description in JSON and a file for bash, both of mode 0600.
 //!
-//! Two names for each user, home and shell: `KEY.json` says what was found out and on which files
-//! it rests, `KEY.bash` defines functions and aliases. The second is written first and its hash is
-//! in the first, so that a crash between them, or somebody's edit, makes the pair void and not wrong.
+//! Two files for each user, home and shell: `KEY.json` has the variables and the stamps of the files that the snapshot depends on, `KEY.bash`
+//! defines functions and aliases. The second is written first and its hash is in the first, so that a crash between them, or an edit, makes the
+//! pair invalid and not wrong.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -21,7 +21,7 @@ use crate::bytes::{hex, random_hex};
 use super::dump::LoginAnswer;
 use super::{SnapshotRequest, TakeFailure, Taken};
 
-/// What is known about a request's snapshot.
+/// The snapshot of a request, or the failure to take one.
 pub(super) struct SnapshotEntry {
     pub(super) tried_at: u64,
     pub(super) files: BTreeMap<PathBuf, Option<Stamp>>,
@@ -35,18 +35,18 @@ pub(super) enum LoginOutcome {
     Failed(TakeFailure),
 }
 
-/// What tells one state of a file from another without reading it.
+/// Identifies a state of a file without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
     modified_ns: i64,
-    // A copy that keeps the time of its original still shows here.
+    // Also differs for a copy with the modification time of the original.
     changed_ns: i64,
 }
 
-/// The file's stamp, or nothing if there is no file to be seen.
+/// The stamp of a file. None if there is no file, or it cannot be examined.
 pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     let meta = fs::metadata(path).ok()?;
     let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
@@ -59,8 +59,7 @@ pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-/// The files a login bash looks for whatever they say, present or not. A directory stands for the
-/// list of what is in it.
+/// The files that every login bash looks for, existing or not. A directory stands for the list of its files.
 pub(super) fn usual_files(home: &Path) -> BTreeMap<PathBuf, Option<Stamp>> {
     const SYSTEM: [&str; 4] = ["/etc/profile", "/etc/profile.d", "/etc/bash.bashrc", "/etc/bashrc"];
     const OWN: [&str; 4] = [".bash_profile", ".bash_login", ".profile", ".bashrc"];
@@ -91,7 +90,7 @@ pub(super) fn key(request: &SnapshotRequest<'_>) -> String {
     hex(&hash.finalize()[..8])
 }
 
-/// Reads what was kept. Anything that is not as we left it counts as nothing: it is taken again.
+/// Loads a snapshot. None if anything is not as it was written: then it is taken again.
 pub(super) fn load(request: &SnapshotRequest<'_>) -> Option<SnapshotEntry> {
     let text = fs::read(request.dir.join(key(request) + ".json")).ok()?;
     let kept: v1::Description = serde_json::from_slice(&text).ok()?;
@@ -105,7 +104,7 @@ pub(super) fn load(request: &SnapshotRequest<'_>) -> Option<SnapshotEntry> {
     let file = request.dir.join(key(request) + ".bash");
     let (outcome, file_stamp) = match kept.outcome {
         v1::SavedOutcome::Ready { exports, path, functions, aliases, sha256 } => {
-            // The stamp is older than what is read, so that a later change is noticed.
+            // The stamp is taken before the file is read, so that a later change is noticed.
             let file_stamp = stamp(&file);
             if hex(&Sha256::digest(fs::read(&file).ok()?)) != sha256 {
                 return None;
@@ -120,7 +119,7 @@ pub(super) fn load(request: &SnapshotRequest<'_>) -> Option<SnapshotEntry> {
     Some(SnapshotEntry { tried_at: kept.tried_at, files, outcome, file_stamp })
 }
 
-/// Writes an answer down.
+/// Saves a snapshot.
 pub(super) fn keep(
     request: &SnapshotRequest<'_>,
     answer: LoginAnswer,
@@ -145,7 +144,7 @@ pub(super) fn keep(
     Ok(SnapshotEntry { tried_at, files: files.clone(), file_stamp: stamp(&taken.file), outcome: LoginOutcome::Ready(Arc::new(taken)) })
 }
 
-/// Writes a failure down. Should that fail too, this engine at least remembers it.
+/// Saves a failure. If that fails too, this engine at least keeps it in memory.
 pub(super) fn keep_failure(
     request: &SnapshotRequest<'_>,
     failure: TakeFailure,
@@ -163,10 +162,9 @@ pub(super) fn keep_failure(
 
 /// A file that bash reads before a command, because BASH_ENV names it.
 ///
-/// It first puts BASH_ENV back, so that neither the command nor a bash below it meets this file
-/// again. Then each definition stands alone in quotes: one that this bash cannot read is left out,
-/// and the command runs. Aliases come after functions, whose texts have them expanded already, and
-/// are switched on last, after the caller's own BASH_ENV file, which was not written for them.
+/// It first restores BASH_ENV, so that neither the command nor a bash below it reads this file again. Each definition stands alone in quotes: one
+/// that this bash cannot parse is skipped, and the command runs. Aliases come after functions, whose texts have them expanded already. They are
+/// switched on last, after the caller's own BASH_ENV file, which was not written for them.
 fn bash_file(answer: &LoginAnswer) -> Vec<u8> {
     let mut text = br#"# What login files define. Written by outlast; changes here are lost.
 if [[ -n ${_OUTLAST_BASH_ENV+x} ]]; then
@@ -209,7 +207,7 @@ builtin shopt -s expand_aliases
     text
 }
 
-/// Appends a word in single quotes, in which bash changes nothing.
+/// Appends a word in single quotes, in which bash expands nothing.
 fn quote(text: &mut Vec<u8>, word: &[u8]) {
     text.push(b'\'');
     for byte in word {
@@ -222,7 +220,7 @@ fn quote(text: &mut Vec<u8>, word: &[u8]) {
 }
 
 fn json(kept: &v1::Description) -> Vec<u8> {
-    // Strings, numbers and lists of them: there is nothing that JSON cannot hold.
+    // It holds strings, numbers and lists only, which always serialise.
     serde_json::to_vec(kept).expect("a snapshot's description is plain data")
 }
 
@@ -230,7 +228,7 @@ fn make_dir(dir: &Path) -> Result<(), TakeFailure> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(not_kept(dir))
 }
 
-/// Replaces a file by a rename, so that a reader has the old text or the new one.
+/// Replaces a file by a rename, so that a reader gets the old text or the new one.
 fn write(path: &Path, text: &[u8]) -> Result<(), TakeFailure> {
     let write = || {
         let beside = path.with_extension(format!("{}.tmp", random_hex::<8>()));
@@ -242,7 +240,7 @@ fn write(path: &Path, text: &[u8]) -> Result<(), TakeFailure> {
             .and_then(|mut file| file.write_all(text))
             .and_then(|()| fs::rename(&beside, path));
         if written.is_err() {
-            // The first error is the one to tell.
+            // The first error is reported.
             let _ = fs::remove_file(&beside);
         }
         written
@@ -251,7 +249,7 @@ fn write(path: &Path, text: &[u8]) -> Result<(), TakeFailure> {
     write().map_err(not_kept(path))
 }
 
-/// Removes what a killed engine left half written.
+/// Removes files that a killed engine left half written.
 fn sweep(path: &Path) {
     const OLD: Duration = Duration::from_secs(600);
     let entries = path.parent().and_then(|dir| fs::read_dir(dir).ok());
@@ -259,7 +257,7 @@ fn sweep(path: &Path) {
         let is_ours = entry.path().extension().is_some_and(|extension| extension == "tmp");
         let age = entry.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
         if is_ours && matches!(age, Ok(Ok(age)) if age > OLD) {
-            // It is swept again next time.
+            // The next sweep tries again.
             let _ = fs::remove_file(entry.path());
         }
     }

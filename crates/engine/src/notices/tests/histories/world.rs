@@ -1,18 +1,18 @@
-//! Both readings, side by side.
+//! The tables and the oracle, side by side.
 
 use super::super::*;
 use super::act::*;
 use super::oracle::*;
 use std::collections::{HashMap, HashSet};
 
-/// What no reading of the rules may break, from the answers alone.
+/// Checks invariants that hold under any reading of the rules, from the answers alone.
 #[derive(Default)]
 pub(super) struct Witness {
-    /// Until when somebody has it.
+    /// Until when a taker has it.
     pub(super) held: HashMap<u64, i64>,
     /// Given, and not returned since.
     pub(super) out: HashSet<u64>,
-    /// May have been told.
+    /// Whether it may have been delivered.
     pub(super) maybe: HashSet<u64>,
     pub(super) over: HashSet<u64>,
 }
@@ -55,7 +55,7 @@ pub(super) struct World<'a> {
     pub(super) oracle: Oracle,
     pub(super) witness: Witness,
     pub(super) words: u32,
-    /// The words with which a notice was given, and names of notices.
+    /// The lease tokens of each notice, and the ids of notices.
     pub(super) given: HashMap<u64, Vec<u32>>,
     pub(super) taken: HashMap<u64, u32>,
     pub(super) last_given: Vec<u64>,
@@ -77,7 +77,7 @@ impl World<'_> {
         by_key(self.db, key).unwrap().is_some()
     }
 
-    /// Does an act here and there, and compares what comes of it.
+    /// Does an act on both sides, and compares the results.
     pub(super) fn play(&mut self, act: &Act) -> Result<(), String> {
         if let Act::Lost(act) = act {
             if !matches!(**act, Act::Pass { .. } | Act::SetClock { .. } | Act::Lost(_) | Act::Begin { .. } | Act::Forget { .. }) {
@@ -198,7 +198,7 @@ impl World<'_> {
         self.remember(act, &have)
     }
 
-    /// The place that a number stands for.
+    /// The notice that a number stands for.
     pub(super) fn chosen(&self, pick: usize, last: &[u64]) -> u64 {
         match last.len() {
             many if many > 0 && pick.is_multiple_of(2) => last[many - 1 - (pick / 2) % many.min(3)],
@@ -206,7 +206,7 @@ impl World<'_> {
         }
     }
 
-    /// The place of the newest notice that has this one's name: a fact that is read again after its notice was removed is told under the same.
+    /// The number of the newest notice with this one's id: a fact that is read again after its notice was removed gets the same id.
     pub(super) fn named(&self, seq: u64) -> u64 {
         let name = &self.names[seq as usize - 1];
         self.names.iter().rposition(|n| n == name).map_or(seq, |at| at as u64 + 1)
@@ -324,7 +324,7 @@ impl World<'_> {
         }
     }
 
-    /// What later acts refer to, and what the witness saw.
+    /// Records what later acts refer to, and what the witness saw.
     pub(super) fn remember(&mut self, act: &Act, answer: &Answer) -> Result<(), String> {
         match (act, answer) {
             (_, Answer::Made(Some(seq))) => {
@@ -395,7 +395,7 @@ impl World<'_> {
             .query_map([], |r| Ok((r.get::<_, i64>(0)? as u64, r.get(1)?, r.get(2)?, r.get(3)?)))
             .unwrap()
             .map(Result::unwrap)
-            // Those of notices that are gone are swept up later, and nobody is given them.
+            // Deliveries of removed notices are swept up later, and no sink gets them.
             .filter(|d: &(u64, String, u32, bool)| want.iter().any(|w| w.0 == d.0))
             .collect();
         let state = |due: &Due| match due {
