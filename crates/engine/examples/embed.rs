@@ -1,4 +1,4 @@
-//! An engine inside of another program, which needs no other program beside it: it is its own keeper.
+//! An engine inside another program, which is also its own keeper, so it needs no other program.
 //!
 //! ```text
 //! cargo run -p outlast-engine --example embed -- HOME COMMAND
@@ -14,7 +14,7 @@ use std::ffi::OsString;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args_os().skip(1);
     let (first, rest) = (args.next(), args.collect::<Vec<OsString>>());
-    // The engine starts this very program to look after a command. That has to come before threads, and before anything is printed.
+    // The engine starts this program as a keeper. That has to come before threads, and before anything is printed.
     if first.as_deref() == Some("__keeper".as_ref()) {
         std::process::exit(outlast_keeper::main(rest));
     }
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 async fn run(home: OsString, command: OsString) -> Result<(), Box<dyn Error>> {
     let config = Config::embedded(home, KeeperProgram::this_program(), UserInfo::of_env(std::env::vars_os()));
     let engine = Engine::start(config).await?;
-    // So that `outlast list` and the like can look at the same home meanwhile.
+    // So that `outlast list` and other clients can use the home meanwhile.
     engine.listen().await?;
     let client = Client::over(engine.connect()).await?;
 

@@ -1,8 +1,8 @@
 use super::*;
 use crate::config::{KeeperProgram, UserInfo};
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, FolderLook};
 use crate::remove;
-use crate::table::{ProcessView, Which};
+use crate::table::{ProcessView, WhichProcesses};
 use outlast_store::meta::flag;
 use outlast_wire::v1::ErrorKind;
 use std::sync::atomic::Ordering::SeqCst;
@@ -28,12 +28,12 @@ async fn an_engine_that_has_stopped_makes_no_answers_up() {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine(&tmp).await;
     engine.stop().await;
-    let nobody = Owner::default();
+    let person = Owner::default();
     let errors = [
-        engine.parts.table.all(&nobody, Which::All).await.err(),
+        engine.parts.table.all(&person, WhichProcesses::All).await.err(),
         engine.parts.table.counts().await.err(),
         engine.parts.table.interrupt("s".into()).await.err(),
-        engine.parts.table.resolve("proc_abcdef012345", &nobody).await.err(),
+        engine.parts.table.resolve("proc_abcdef012345", &person).await.err(),
     ];
     for error in errors {
         assert_eq!(error.unwrap().kind, ErrorKind::Unavailable);
@@ -94,7 +94,7 @@ async fn ended(engine: &Engine, n: u8) -> ProcessView {
     let failure = outlast_core::StartFailure { errno: libc::ENOENT, what: "x".into() };
     crate::final_record::never_started(&dir, id, failure, engine.parts.now()).unwrap();
     engine.parts.table.reserve(id, String::new(), Owner::default()).await.unwrap();
-    let view = engine.parts.table.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
+    let view = engine.parts.table.accept_process(Facts::accepted(kept).with(&FolderLook::look(&dir, 0)), None).await.unwrap();
     assert!(view.facts.phase.is_final());
     view
 }
@@ -106,7 +106,7 @@ async fn a_removal_whose_caller_leaves_is_finished() {
     for polls in 1.. {
         let view = ended(&engine, polls as u8).await;
         let left = left_after(polls, remove::forget(&engine.parts, &view)).await;
-        // The one that was begun is gone in the end, wherever its caller left.
+        // The process that was begun is removed in the end, wherever its caller left.
         let gone = async {
             while view.dir.path.exists() || engine.parts.table.counts().await.unwrap().known > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -147,7 +147,7 @@ async fn a_removal_that_did_not_begin_leaves_the_process_listed() {
     engine.stop().await;
 }
 
-/// A process that is watched and whose end is to be told, as its keeper has it while it runs.
+/// A watched process whose end is to be reported, as its keeper has it while it runs.
 async fn watched(engine: &Engine, n: u8) -> (ProcessView, outlast_store::meta::Meta) {
     let id = ProcessId::from_bytes([n; 6]);
     let mut spec = outlast_core::Spec::shell("x");
@@ -181,7 +181,7 @@ fn matched(view: &ProcessView, up: u64) {
 
 async fn look(engine: &Engine, view: &ProcessView) {
     let cursor = engine.parts.table.facts(view.id()).await.unwrap().cursor;
-    engine.parts.intake.apply_look(view.id(), Seen::look(&view.dir, cursor)).await.unwrap();
+    engine.parts.intake.apply_look(view.id(), FolderLook::look(&view.dir, cursor)).await.unwrap();
 }
 
 /// The kinds of all notices, and whether the row of the process says that it is over for good.
@@ -236,7 +236,7 @@ async fn a_match_of_another_boot_holds_nothing_back_in_this_one() {
     assert!(due.is_some_and(|due| due < now + 60_000_000), "{due:?}, and it is {now}");
 }
 
-/// What is told of several processes that match at these times, with so many of them in a burst; and until when the breaker rests.
+/// The notices for several processes that match at these times, with this many of them in a burst, and until when the breaker holds back.
 async fn told_of_matches(burst: u32, ups: &[u64]) -> (Vec<String>, Option<u64>) {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine_with(&tmp, |c| c.watch = outlast_core::Rules { burst, ..Default::default() }).await;
@@ -286,7 +286,7 @@ async fn an_end_that_is_read_again_is_told_once() {
     drop((first, meta));
     let second = engine(&tmp).await;
     assert_eq!(told(&second, &view).await, (vec!["completion".into()], true));
-    let found = second.parts.outbox.read(crate::notices::Filter { limit: 9, ..Default::default() }).await.unwrap();
+    let found = second.parts.outbox.read(crate::notices::NoticeFilter { limit: 9, ..Default::default() }).await.unwrap();
     assert!(!found[0].notice.repeat && found[0].attempts == 0, "{found:?}");
     second.stop().await;
 }
@@ -339,7 +339,7 @@ async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
         let upto = output.len() as u64;
         meta.live().set_watched(&Watched { upto, counted: false, waiting: Some(waiting), begun: Some(begun) });
         if journalled {
-            // Both keepers were killed between the record and the word that nothing waits.
+            // Both keepers were killed after the record and before they noted that no match waits.
             matched(&view, 4);
             look(&engine, &view).await;
         }
@@ -349,7 +349,8 @@ async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
         let (mut kinds, is_final) = told(&engine, &view).await;
         kinds.sort();
         assert_eq!((kinds, is_final), (vec!["completion".into(), "watch_match".into()], true));
-        let found = engine.parts.outbox.read(crate::notices::Filter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
+        let found =
+            engine.parts.outbox.read(crate::notices::NoticeFilter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
         let text = outlast_text::announce(&found.await.unwrap()[0].notice);
         assert!(text.contains(if journalled { "ready" } else { "ready now\n| ready again" }), "{text}");
         engine.stop().await;

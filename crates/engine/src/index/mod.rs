@@ -1,8 +1,8 @@
-//! What the engine knows of every process, in one file that can be rebuilt from the folders.
+//! The facts about every process, in one file that can be rebuilt from the folders.
 //!
-//! The folder of a process is the truth about it. The index makes a start quick, and is where a request is on disk for good before its command may run. It is
-//! written by one at a time: by whoever wants it if nobody else does, else by a thread that takes everything that waits, writes it in one transaction, and only
-//! then answers.
+//! The folder of a process is the truth about it. The index makes the start of an engine quick, and holds each request durably before its
+//! command may run. If nothing else is being written, the calling task writes its change itself. Otherwise a thread takes all changes that wait,
+//! writes them in one transaction, and then answers.
 
 mod schema;
 mod sqlite;
@@ -14,6 +14,7 @@ pub(crate) use {schema::ALL, sqlite::keep_questions_ready};
 
 use crate::disk::Disk;
 use crate::facts::Facts;
+use crate::mutex::lock;
 use crate::own_home::OwnHome;
 use outlast_core::ProcessId;
 use rusqlite::Connection;
@@ -21,11 +22,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Why the index could not take something.
+/// Why the index refused a change or a read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum IndexError {
     /// The disk is full, or may not be written.
@@ -33,7 +34,7 @@ pub(crate) enum IndexError {
     NoRoom {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         what: String,
     },
     /// Anything else.
@@ -44,36 +45,36 @@ pub(crate) enum IndexError {
         /// What went wrong.
         what: String,
     },
-    /// The path of the index leads to another file: the next engine would not find what was written.
+    /// The home was lost, so the path of the index leads to another file. The next engine would not find what was written.
     #[error("the state directory of {path} was removed or replaced")]
     HomeGone {
         /// The path of the index.
         path: PathBuf,
     },
-    /// The writer is gone.
+    /// The index is closed.
     #[error("the index is closed")]
     Closed,
 }
 
-/// One thing to be written.
-enum Change {
-    /// What is known of a process, new or instead of what the row says.
+/// One change to be written.
+enum IndexChange {
+    /// The facts about a process, in a new row or as its progress.
     Put(Box<Facts>),
-    /// No row any more.
+    /// The row is removed.
     Forget(ProcessId),
-    /// Whatever this does, in the same transaction.
+    /// Work on the tables, in the same transaction.
     Work(Work),
-    /// Nothing of its own: what nobody waits for is written.
+    /// No change of its own; only writes the deferred changes.
     Nothing,
-    /// Nothing: the writer ends behind what is queued before.
+    /// Ends the writer after the changes that were queued before.
     Close,
 }
 
-/// A piece of work on the tables, done in the writer's transaction. May be done in vain: nothing of it is so before it is answered.
+/// Work on the tables, done in the writer's transaction. The transaction may still fail, so nothing of it counts before it is answered.
 pub(crate) type Work = Box<dyn FnOnce(&Connection) -> rusqlite::Result<()> + Send>;
 
 struct Job {
-    change: Change,
+    change: IndexChange,
     done: oneshot::Sender<Result<(), IndexError>>,
 }
 
@@ -81,38 +82,38 @@ struct Job {
 #[derive(Clone)]
 pub(crate) struct Index {
     jobs: mpsc::Sender<Job>,
-    /// How many of them are not written yet.
+    /// How many queued changes are not written yet.
     waiting: Arc<AtomicUsize>,
     tables: Arc<Tables>,
 }
 
-/// How long what nobody waits for may wait for somebody else's commit.
+/// How long deferred changes wait for the commit of another change.
 const LATER: Duration = Duration::from_millis(50);
 
-/// The file. Nothing once it is closed.
+/// The file and its deferred changes. The connections are none once it is closed.
 struct Tables {
-    /// To be written.
+    /// The connection for writing.
     database: Mutex<Option<sqlite::Database>>,
-    /// To be read while somebody writes.
+    /// The connection for reading, also during a write.
     reader: Mutex<Option<Connection>>,
-    /// What nobody waits for. It goes before whatever is written next.
-    later: Mutex<Later>,
+    /// Changes that no task waits for. They are written before the next change.
+    later: Mutex<DeferredChanges>,
     path: PathBuf,
     disk: Disk,
-    /// The home that has to hold the file for a commit to count. Not set in tests of the index alone.
+    /// The home. A commit counts only if the file is still in it. Not set in tests of the index alone.
     own_home: OnceLock<Arc<OwnHome>>,
 }
 
 #[derive(Default)]
-struct Later {
-    changes: Vec<Change>,
-    /// Whether somebody will see to it that they are written.
+struct DeferredChanges {
+    changes: Vec<IndexChange>,
+    /// Whether a task will write them if no other change does.
     is_seen_to: bool,
 }
 
 impl Tables {
     /// Writes changes. If no path leads to the file any more, the commit does not count: the next engine would not find it.
-    fn write(&self, database: &mut sqlite::Database, changes: Vec<Change>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
+    fn write(&self, database: &mut sqlite::Database, changes: Vec<IndexChange>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
         let written = self.disk.timed(|| database.write(changes))?;
         match self.own_home.get() {
             Some(own_home) if own_home.is_lost() => Err(IndexError::HomeGone { path: self.path.clone() }),
@@ -120,11 +121,11 @@ impl Tables {
         }
     }
 
-    fn later(&self) -> MutexGuard<'_, Later> {
-        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    fn later(&self) -> MutexGuard<'_, DeferredChanges> {
+        lock(&self.later)
     }
 
-    fn take_later(&self) -> Vec<Change> {
+    fn take_later(&self) -> Vec<IndexChange> {
         std::mem::take(&mut self.later().changes)
     }
 }
@@ -132,16 +133,16 @@ impl Tables {
 /// An index that was opened.
 pub(crate) struct Opened {
     pub(crate) index: Index,
-    /// What was in it, one for each row.
+    /// Its content, one for each row.
     pub(crate) rows: Vec<Facts>,
-    /// Where the damaged one lies, if it was damaged. The rows then have to come from the folders.
+    /// Where the old file was moved if it was damaged. Then the rows have to come from the folders.
     pub(crate) set_aside: Option<PathBuf>,
-    /// Whether there was none: all rows have to come from the folders.
+    /// Whether there was no index. Then all rows have to come from the folders.
     pub(crate) fresh: bool,
     pub(crate) writer: Writer,
 }
 
-/// The writer's thread, to be waited for.
+/// The writer's thread.
 pub(crate) struct Writer(Option<std::thread::JoinHandle<()>>);
 
 impl Writer {
@@ -155,11 +156,11 @@ impl Writer {
     }
 }
 
-/// How many changes may wait. Who comes later waits for room.
+/// How many changes may wait. A task with more waits for room.
 const WAITING: usize = 4_096;
 
 impl Index {
-    /// Opens the index at `path`, or makes it. A damaged one is set aside.
+    /// Opens or creates the index at `path`. A damaged one is moved aside.
     pub(crate) fn open(path: &Path) -> Result<Opened, IndexError> {
         let (database, rows, set_aside, fresh) = sqlite::open(path)?;
         let reader = database.reader()?;
@@ -181,71 +182,71 @@ impl Index {
         Ok(Opened { index, rows, set_aside, fresh, writer: Writer(Some(thread)) })
     }
 
-    /// Writes what is known of a process, and answers once it is on disk.
+    /// Writes the facts about a process, and returns once they are on disk.
     pub(crate) async fn put(&self, facts: Facts) -> Result<(), IndexError> {
-        self.write(Change::Put(Box::new(facts))).await
+        self.write(IndexChange::Put(Box::new(facts))).await
     }
 
-    /// The same with what is written next, without waiting for it.
+    /// Writes the facts about a process with the next change, without waiting for it.
     pub(crate) async fn put_later(&self, facts: Facts) {
         // The folder is the truth; if this is lost, the next start reads it again.
-        self.later(Change::Put(Box::new(facts))).await;
+        self.later(IndexChange::Put(Box::new(facts))).await;
     }
 
-    /// A newer row of this process is about to be written: one that waits to be written need not be.
+    /// A newer row of this process is about to be written, so deferred ones are dropped.
     pub(crate) fn outdate(&self, id: ProcessId) {
-        self.tables.later().changes.retain(|change| !matches!(change, Change::Put(facts) if facts.id() == id));
+        self.tables.later().changes.retain(|change| !matches!(change, IndexChange::Put(facts) if facts.id() == id));
     }
 
-    /// Removes a row, and answers once that is on disk.
+    /// Removes a row, and returns once that is on disk.
     pub(crate) async fn forget(&self, id: ProcessId) -> Result<(), IndexError> {
-        self.write(Change::Forget(id)).await
+        self.write(IndexChange::Forget(id)).await
     }
 
-    /// Does `work` in a transaction of the writer's, and answers with what it returned once that is on disk.
+    /// Does `work` in a transaction of the writer, and returns its result once that is on disk.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, IndexError> {
         let slot = Arc::new(Mutex::new(None));
         let result = Arc::clone(&slot);
-        let change = Change::Work(Box::new(move |tables| {
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(work(tables)?);
+        let change = IndexChange::Work(Box::new(move |tables| {
+            *lock(&result) = Some(work(tables)?);
             Ok(())
         }));
         self.write(change).await?;
-        let done = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let done = lock(&slot).take();
         done.ok_or(IndexError::Closed)
     }
 
-    /// Reads what is on disk, whatever is about to be written.
+    /// Reads what is on disk. Changes that wait are not seen.
     pub(crate) async fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, IndexError> {
-        let reader = self.tables.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let reader = lock(&self.tables.reader);
         let reader = reader.as_ref().ok_or(IndexError::Closed)?;
         read(reader).map_err(|e| sqlite::error(&self.tables.path, &e))
     }
 
-    /// Whether everything that was asked for so far is on disk, so that a reader sees it.
+    /// Whether all changes so far are on disk, so that a reader sees them.
     pub(crate) fn is_caught_up(&self) -> bool {
         self.waiting.load(SeqCst) == 0 && self.tables.later().changes.is_empty()
     }
 
-    /// Has work done with what is written next, and does not wait for it.
+    /// Does `work` with the next change, without waiting for it.
     pub(crate) async fn work_later(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static) {
-        // Only for what may be lost: whoever calls says why.
-        self.later(Change::Work(Box::new(work))).await;
+        // Such a change may be lost. Each caller says why that is fine.
+        self.later(IndexChange::Work(Box::new(work))).await;
     }
 
-    /// Most of the time somebody wants something written soon, and one commit does for both: what is asked for after this is written behind it, what was asked for before in front.
-    async fn later(&self, change: Change) {
+    /// Defers a change. Usually another change follows soon and one commit writes both, in the order of the calls.
+    async fn later(&self, change: IndexChange) {
         if self.waiting.load(SeqCst) > 0 {
-            // Whoever cannot write says so in the log.
+            // The writer logs its errors.
             let _unanswered = self.queue(change).await;
             return;
         }
         let mut later = self.tables.later();
         later.changes.push(change);
-        // One for all that comes meanwhile: a commit of its own holds up those that somebody waits for.
+        // One task for all deferred changes: each commit of its own would delay changes that a task waits for.
         if !std::mem::replace(&mut later.is_seen_to, true) {
             let index = self.clone();
             tokio::spawn(async move {
@@ -256,16 +257,16 @@ impl Index {
                     !later.changes.is_empty()
                 };
                 if is_left {
-                    // Whoever cannot write says so in the log.
-                    let _unanswered = index.queue(Change::Nothing).await;
+                    // The writer logs its errors.
+                    let _unanswered = index.queue(IndexChange::Nothing).await;
                 }
             });
         }
     }
 
-    /// Has all of this written, and does not wait for it. Only before anything else is asked: it may wait for room.
+    /// Queues rows to write and to remove, without waiting for the writes. Only at the start of an engine: it blocks until there is room.
     pub(crate) fn follow(&self, put: Vec<Facts>, forget: Vec<ProcessId>) {
-        let changes = put.into_iter().map(|facts| Change::Put(Box::new(facts))).chain(forget.into_iter().map(Change::Forget));
+        let changes = put.into_iter().map(|facts| IndexChange::Put(Box::new(facts))).chain(forget.into_iter().map(IndexChange::Forget));
         for change in changes {
             let (done, _unanswered) = oneshot::channel();
             self.waiting.fetch_add(1, SeqCst);
@@ -277,8 +278,8 @@ impl Index {
 
     /// Ends the writer once everything queued before is on disk.
     pub(crate) async fn close(&self) {
-        // Whether it was open or closed before, it is closed now.
-        let _closed = written(self.queue(Change::Close).await).await;
+        // The index may have been closed before.
+        let _closed = written(self.queue(IndexChange::Close).await).await;
     }
 
     /// From now on a commit counts only while the file is in this home.
@@ -290,23 +291,24 @@ impl Index {
     /// Gives up a file that is no longer in the home. It is closed only if nothing is at the home's path. SQLite removes the log of a
     /// closed file by its path, where another engine's log may be.
     pub(crate) fn abandon(&self, own_home: &OwnHome) {
-        let reader = self.tables.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let database = self.tables.database.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reader = lock(&self.tables.reader).take();
+        let database = lock(&self.tables.database).take();
         if !own_home.is_removed() {
             std::mem::forget((reader, database));
         }
     }
 
-    /// Writes right here if nobody else does and nothing waits: a commit is quicker than a change of threads and back. Else the writer does, with all that waits.
-    async fn write(&self, change: Change) -> Result<(), IndexError> {
+    /// Writes a change in this task if nothing else is being written or waits: a commit is quicker than a change of threads and back. Otherwise the
+    /// writer does it, together with all that waits.
+    async fn write(&self, change: IndexChange) -> Result<(), IndexError> {
         match self.write_here(change) {
             Ok(done) => done,
             Err(change) => written(self.queue(change).await).await,
         }
     }
 
-    fn write_here(&self, change: Change) -> Result<Result<(), IndexError>, Change> {
-        // Nobody is overtaken: whoever queued something has counted it before.
+    fn write_here(&self, change: IndexChange) -> Result<Result<(), IndexError>, IndexChange> {
+        // No queued change is overtaken, because each is counted before it is queued.
         let is_free = || self.waiting.load(SeqCst) == 0;
         if !is_free() || !self.tables.disk.is_quick() {
             return Err(change);
@@ -327,14 +329,14 @@ impl Index {
         Ok(all.pop().unwrap_or(Err(IndexError::Closed)))
     }
 
-    async fn queue(&self, change: Change) -> oneshot::Receiver<Result<(), IndexError>> {
+    async fn queue(&self, change: IndexChange) -> oneshot::Receiver<Result<(), IndexError>> {
         let (done, answer) = oneshot::channel();
         match self.jobs.reserve().await {
             Ok(room) => {
                 self.waiting.fetch_add(1, SeqCst);
                 room.send(Job { change, done });
             }
-            // We hold the other end of it, which is what is returned.
+            // The receiver is what this function returns, so it exists.
             Err(_) => _ = done.send(Err(IndexError::Closed)),
         }
         answer
@@ -348,20 +350,20 @@ async fn written(answer: oneshot::Receiver<Result<(), IndexError>>) -> Result<()
 fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<Job>) {
     let mut is_long = false;
     while let Some(first) = asked.blocking_recv() {
-        let mut database = tables.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut database = lock(&tables.database);
         let Some(open) = database.as_mut() else { return };
         let jobs: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv().ok())).collect();
         let later = tables.take_later().into_iter().map(|change| Job { change, done: oneshot::channel().0 });
         let many = jobs.len();
         let (changes, asked): (Vec<_>, Vec<_>) = later.chain(jobs).map(|j| (j.change, j.done)).unzip();
-        let (all, closes) = (changes.len(), changes.iter().any(|c| matches!(c, Change::Close)));
+        let (all, closes) = (changes.len(), changes.iter().any(|c| matches!(c, IndexChange::Close)));
         let results = tables.write(open, changes).unwrap_or_else(|error| {
             tracing::error!(%error, changes = all, "index");
             vec![Err(error); all]
         });
         if closes {
-            // The reader first: whoever is last to close the file tidies it up.
-            *tables.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            // The reader first: the last connection to close cleans up the log.
+            *lock(&tables.reader) = None;
             *database = None;
         }
         drop(database);
@@ -370,7 +372,7 @@ fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<J
             if let Err(error) = &result {
                 tracing::warn!(%error, "index");
             }
-            // Who asked may have left; what was written stays written.
+            // The task that asked may have left. The change stays written.
             let _gone = done.send(result);
         }
         if closes {
@@ -383,9 +385,9 @@ fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<J
     }
 }
 
-/// Once, when nobody waits. Under the lock, so that nobody writes where this does.
+/// Lengthens the log once, while no change waits. Under the lock, so that no other thread writes to it.
 fn lengthen_log(tables: &Tables) {
-    if let Some(database) = tables.database.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
+    if let Some(database) = lock(&tables.database).as_ref()
         && let Err(error) = database.lengthen_log()
     {
         tracing::debug!(%error, "commits wait for the file system's journal, too");

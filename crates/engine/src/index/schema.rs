@@ -1,12 +1,12 @@
 //! The tables of the index, and how an older layout is brought to this one.
 //!
-//! Each index of `notice` is one more page to be written before an end is told: there is none without a question that needs it. No column is added
-//! behind `event`, which is long: each read would go through its pages.
+//! Each index of `notice` is one more page to be written before an end is reported, so there is none without a query that needs it. No column
+//! is added after `event`, which is long: each read would go through its pages.
 
 /// The layout this build writes. An older one is migrated, a newer one is refused.
 pub(crate) const LAYOUT: i64 = 4;
 
-/// What was asked for: written once. As of the first layout, when it was written again with all that became of it.
+/// Requests, written once. As of the first layout, in which the row was rewritten with all progress.
 pub(crate) const PROCESS: &str = "
 CREATE TABLE process (
     id          TEXT PRIMARY KEY,
@@ -29,7 +29,7 @@ CREATE TABLE process (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// What became of it since, if anything did: short, since it is written several times. As of the third layout.
+/// The progress of a process, if there was any. Short, because it is written several times. As of the third layout.
 pub(crate) const PROGRESS: &str = "
 CREATE TABLE progress (
     process     TEXT PRIMARY KEY,
@@ -75,14 +75,15 @@ CREATE INDEX notice_of_process ON notice (process, seq) WHERE process <> '';
 CREATE INDEX notice_settled ON notice (settled_at) WHERE settled_at > 0;
 ";
 
-/// Indexes of notices by session, as of the fourth layout. Open notices are few among many: questions about them name the index, so that SQLite has no
-/// choice. What happens to an open notice changes neither index.
+/// Indexes of notices by session, as of the fourth layout. Open notices are few among many: queries about them name the index, so that SQLite
+/// has no choice. Changes of an open notice change neither index.
 pub(crate) const NOTICE_BY_SESSION: &str = "
 CREATE INDEX notice_open ON notice (session, seq) WHERE settled_at = 0;
 CREATE INDEX notice_closed ON notice (session, seq) WHERE settled_at > 0;
 ";
 
-/// From the second layout: places were counted by SQLite, and keys had an index of their own. What is done before the table of notices is made, and after.
+/// From the second layout: SQLite counted the numbers of notices, and keys had an index of their own. The steps before and after the table of
+/// notices is made.
 pub(crate) const FROM_SECOND: (&str, &str) = (
     "
 INSERT OR REPLACE INTO one (name, value) SELECT 'floor', CAST(seq AS TEXT) FROM sqlite_sequence WHERE name = 'notice';
@@ -101,7 +102,8 @@ DROP TABLE notice_2;
 ",
 );
 
-/// From the third layout: all that was held was `leased`, and a fixed token stood for an answer. Deliveries that were held back had a fixed reason.
+/// From the third layout: every held notice was `leased`, and a fixed token stood for an answer. Deliveries that were held back had a fixed
+/// reason.
 pub(crate) const FROM_THIRD: &str = "
 DROP INDEX notice_open;
 DROP INDEX notice_closed;

@@ -1,7 +1,7 @@
 //! The index as an SQLite file.
 
 use super::v1::{KeptV1, PhaseV1};
-use super::{Change, IndexError, io_error, schema};
+use super::{IndexChange, IndexError, io_error, schema};
 use crate::facts::Facts;
 use outlast_core::{ProcessId, Time};
 use rusqlite::config::DbConfig;
@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How long a page is, unless somebody says otherwise, which we do not.
+/// The default size of a page in bytes. We do not change it.
 const PAGE: u64 = 4096;
 
 /// Keeps the shared state of the log in memory, because only one engine uses the index. By default SQLite maps a file for that. On a full
@@ -24,42 +24,42 @@ pub(super) struct Database {
     connection: Connection,
 }
 
-/// Opens the file, or makes it: the database, its rows, where a damaged one was put, and whether there was none.
+/// Opens or creates the file. Returns the database, its rows, where a damaged file was moved, and whether the file is new.
 pub(super) fn open(path: &Path) -> Result<(Database, Vec<Facts>, Option<PathBuf>, bool), IndexError> {
-    // A file that is gone but whose log is there would be rebuilt from that log alone: half an index.
+    // If only the log is left of a lost file, SQLite would build half an index from it.
     let len = std::fs::metadata(path).map_or(0, |m| m.len());
     if len == 0 {
         remove_companions(path);
     }
     let opened = match len {
-        // SQLite takes what is shorter than a page for nothing at all, and would write over it.
-        1..PAGE => Err(Trouble::Damaged("it is cut short".into())),
+        // SQLite treats a file shorter than a page as empty, and would overwrite it.
+        1..PAGE => Err(FileProblem::Damaged("it is cut short".into())),
         _ => open_whole(path),
     };
     match opened {
         Ok((database, rows, fresh)) => Ok((database, rows, None, fresh)),
-        Err(Trouble::Told(error)) => Err(error),
-        Err(Trouble::Damaged(what)) => {
+        Err(FileProblem::Other(error)) => Err(error),
+        Err(FileProblem::Damaged(what)) => {
             let aside = set_aside(path).map_err(|e| io_error(path, &e))?;
             tracing::error!(path = %path.display(), aside = %aside.display(), what, "the index is damaged and is rebuilt from the folders");
             match open_whole(path) {
                 Ok((database, rows, _)) => Ok((database, rows, Some(aside), true)),
-                Err(Trouble::Told(error)) => Err(error),
-                Err(Trouble::Damaged(what)) => Err(IndexError::Other { path: path.to_owned(), what }),
+                Err(FileProblem::Other(error)) => Err(error),
+                Err(FileProblem::Damaged(what)) => Err(IndexError::Other { path: path.to_owned(), what }),
             }
         }
     }
 }
 
-enum Trouble {
-    /// The file is not what it was.
+enum FileProblem {
+    /// The file is damaged.
     Damaged(String),
-    /// The file is fine, as far as anybody can tell.
-    Told(IndexError),
+    /// Another error. The file may be intact.
+    Other(IndexError),
 }
 
-/// The database, its rows, and whether it was made just now: then nothing in the folders is a stranger.
-fn open_whole(path: &Path) -> Result<(Database, Vec<Facts>, bool), Trouble> {
+/// The database, its rows, and whether it was created just now. Then every folder belongs into it.
+fn open_whole(path: &Path) -> Result<(Database, Vec<Facts>, bool), FileProblem> {
     let trouble = |e: rusqlite::Error| trouble(path, &e);
     let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), VFS).map_err(trouble)?;
     keep_questions_ready(&connection).map_err(trouble)?;
@@ -70,34 +70,34 @@ fn open_whole(path: &Path) -> Result<(Database, Vec<Facts>, bool), Trouble> {
     let made = database.migrate()?;
     let verdict: String = database.connection.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)).map_err(trouble)?;
     if verdict != "ok" {
-        return Err(Trouble::Damaged(verdict));
+        return Err(FileProblem::Damaged(verdict));
     }
     let rows = database.rows()?;
     Ok((database, rows, made))
 }
 
-/// Has questions understood once, and not each time they are asked.
+/// Keeps prepared statements, so that queries are not parsed each time.
 pub(crate) fn keep_questions_ready(connection: &Connection) -> rusqlite::Result<()> {
-    // The outbox alone has more than the 16 that are kept otherwise.
+    // The outbox alone has more statements than the 16 of the default.
     connection.set_prepared_statement_cache_capacity(128);
-    // Without this, SQLite looks at values such as a limit when it plans, and plans anew for each. Measured: the histories of the outbox take three times as long.
+    // Without this, SQLite plans a query anew for each value of a limit. Measured: the histories of the outbox take three times as long.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
 impl Database {
-    /// Brings the tables to this build's layout. Whether there were none.
-    fn migrate(&mut self) -> Result<bool, Trouble> {
+    /// Migrates the tables to this build's layout. Returns whether there were none.
+    fn migrate(&mut self) -> Result<bool, FileProblem> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
         let layout: i64 = self.connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(trouble)?;
         if layout > schema::LAYOUT {
             let what = format!("a newer version wrote it (layout {layout}, and this build knows {}): use that version", schema::LAYOUT);
-            return Err(Trouble::Told(IndexError::Other { path: self.path.clone(), what }));
+            return Err(FileProblem::Other(IndexError::Other { path: self.path.clone(), what }));
         }
         if layout < 1 {
             let table = "SELECT name FROM sqlite_schema LIMIT 1";
             if self.connection.query_row(table, [], |r| r.get::<_, String>(0)).optional().map_err(trouble)?.is_some() {
-                return Err(Trouble::Damaged("it has tables but no layout number".into()));
+                return Err(FileProblem::Damaged("it has tables but no layout number".into()));
             }
         }
         if layout < schema::LAYOUT {
@@ -123,26 +123,26 @@ impl Database {
         Ok(layout < 1)
     }
 
-    fn rows(&self) -> Result<Vec<Facts>, Trouble> {
+    fn rows(&self) -> Result<Vec<Facts>, FileProblem> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
-        let spoilt = || Trouble::Damaged("a row is not as it was written".into());
-        let mut all = self.connection.prepare(&format!("SELECT process, {} FROM progress", Since::COLUMNS)).map_err(trouble)?;
+        let spoilt = || FileProblem::Damaged("a row is not as it was written".into());
+        let mut all = self.connection.prepare(&format!("SELECT process, {} FROM progress", ProgressColumns::COLUMNS)).map_err(trouble)?;
         let mut found = all.query([]).map_err(trouble)?;
         let mut since = HashMap::new();
         while let Some(r) = found.next().map_err(trouble)? {
-            let (id, one): (String, Since) = (r.get(0).map_err(trouble)?, Since::read(r).map_err(trouble)?);
+            let (id, one): (String, ProgressColumns) = (r.get(0).map_err(trouble)?, ProgressColumns::read(r).map_err(trouble)?);
             if one.sum(&id) != r.get::<_, i64>(8).map_err(trouble)? {
                 return Err(spoilt());
             }
             since.insert(id, one);
         }
-        let columns = format!("SELECT id, {}, kept FROM process ORDER BY id", Since::COLUMNS);
+        let columns = format!("SELECT id, {}, kept FROM process ORDER BY id", ProgressColumns::COLUMNS);
         let mut all = self.connection.prepare(&columns).map_err(trouble)?;
         let mut found = all.query([]).map_err(trouble)?;
         let mut rows = Vec::new();
         while let Some(r) = found.next().map_err(trouble)? {
             let (id, kept): (String, String) = (r.get(0).map_err(trouble)?, r.get(9).map_err(trouble)?);
-            let first = Since::read(r).map_err(trouble)?;
+            let first = ProgressColumns::read(r).map_err(trouble)?;
             if first.sum_with(&id, &kept) != r.get::<_, i64>(8).map_err(trouble)? {
                 return Err(spoilt());
             }
@@ -160,7 +160,7 @@ impl Database {
     /// Another connection, which reads while this one writes.
     pub(super) fn reader(&self) -> Result<Connection, IndexError> {
         let error = |e: rusqlite::Error| error(&self.path, &e);
-        // Opened for writing: a read-only connection would change the lock that both share. Nothing is written with it.
+        // Opened for writing, because a read-only connection would change the lock that both share. It writes nothing.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let reader = Connection::open_with_flags_and_vfs(&self.path, flags, VFS).map_err(error)?;
         reader.pragma_update(None, "query_only", true).map_err(error)?;
@@ -168,8 +168,9 @@ impl Database {
         Ok(reader)
     }
 
-    /// Writes all of it in one transaction, or nothing. What became of each: work that fails leaves nothing behind, and the others are written without it.
-    pub(super) fn write(&mut self, changes: Vec<Change>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
+    /// Writes all changes in one transaction, or nothing. Returns the result of each: work that fails is undone, and the others are written without
+    /// it.
+    pub(super) fn write(&mut self, changes: Vec<IndexChange>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
         let path = &self.path;
         let error = |e: rusqlite::Error| error(path, &e);
         let written = write(&mut self.connection, changes).map_err(error)?;
@@ -177,20 +178,20 @@ impl Database {
     }
 }
 
-fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<Vec<rusqlite::Result<()>>> {
+fn write(connection: &mut Connection, changes: Vec<IndexChange>) -> rusqlite::Result<Vec<rusqlite::Result<()>>> {
     let alone = changes.len() == 1;
     let all = connection.transaction()?;
     let mut written = Vec::with_capacity(changes.len());
     for change in changes {
         written.push(match change {
-            Change::Put(facts) => put(&all, &facts),
-            Change::Forget(id) => forget(&all, id),
-            // What is alone is undone with its transaction.
-            Change::Work(work) if alone => return work(&all).and_then(|()| all.commit()).map(|()| vec![Ok(())]),
-            Change::Work(work) => apart(&all, work),
-            Change::Nothing | Change::Close => Ok(()),
+            IndexChange::Put(facts) => put(&all, &facts),
+            IndexChange::Forget(id) => forget(&all, id),
+            // A single change is undone with its transaction.
+            IndexChange::Work(work) if alone => return work(&all).and_then(|()| all.commit()).map(|()| vec![Ok(())]),
+            IndexChange::Work(work) => apart(&all, work),
+            IndexChange::Nothing | IndexChange::Close => Ok(()),
         });
-        // A full disk, for one, ends the transaction with everything in it.
+        // Some errors, such as a full disk, roll back the whole transaction.
         if all.is_autocommit()
             && let Some(Err(error)) = written.pop()
         {
@@ -201,12 +202,12 @@ fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<
     Ok(written)
 }
 
-/// Does work inside a transaction, and undoes it alone if it fails.
+/// Runs work inside a transaction, and undoes only this work if it fails.
 fn apart(all: &Transaction<'_>, work: super::Work) -> rusqlite::Result<()> {
     let done = |what: &str| all.prepare_cached(what)?.execute([]).map(|_| ());
     done("SAVEPOINT part")?;
     let worked = work(all);
-    // A full disk, for one, has undone everything already.
+    // Some errors, such as a full disk, have rolled back everything already.
     if worked.is_err() && all.is_autocommit() {
         return worked;
     }
@@ -224,9 +225,10 @@ fn forget(tables: &Connection, id: ProcessId) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Writes a row, or what became of it since it was first written, unless what is there knows more: two who looked at the same time may be written in either order.
+/// Writes the row of a process, or its progress if the row exists. Older progress does not replace newer: two looks at the same time may be
+/// written in either order.
 pub(crate) fn put(tables: &Connection, facts: &Facts) -> rusqlite::Result<()> {
-    let (id, since) = (facts.id().to_string(), Since::of(facts));
+    let (id, since) = (facts.id().to_string(), ProgressColumns::of(facts));
     let ended_at = facts.ended_at().map(Time::micros);
     if !tables.prepare_cached("SELECT 1 FROM process WHERE id = ?1")?.exists(params![id])? {
         // It holds strings, numbers and lists only, which always serialise.
@@ -284,8 +286,8 @@ pub(crate) fn put(tables: &Connection, facts: &Facts) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Where a process stands, as it is written.
-struct Since {
+/// The progress of a process, as its columns hold it.
+struct ProgressColumns {
     phase: String,
     started_at: Option<i64>,
     log_end: i64,
@@ -295,8 +297,8 @@ struct Since {
     detached: bool,
 }
 
-impl Since {
-    /// What is read of it, behind the name of the process.
+impl ProgressColumns {
+    /// The columns that [`ProgressColumns::read`] reads, after the name of the process.
     const COLUMNS: &str = "phase, started_at, log_end, cursor, bytes, consumed, detached, sum";
 
     fn of(facts: &Facts) -> Self {
@@ -324,12 +326,12 @@ impl Since {
         })
     }
 
-    /// Over a row of what became of a process.
+    /// The checksum of a row of `progress`.
     fn sum(&self, id: &str) -> i64 {
         self.sum_of(&[id, &self.phase])
     }
 
-    /// Over a row of what was asked for.
+    /// The checksum of a row of `process`.
     fn sum_with(&self, id: &str, kept: &str) -> i64 {
         self.sum_of(&[id, kept, &self.phase])
     }
@@ -364,24 +366,24 @@ impl Since {
     }
 }
 
-/// What whoever asked is told.
+/// The error for the caller.
 pub(super) fn error(path: &Path, error: &rusqlite::Error) -> IndexError {
     match trouble(path, error) {
-        Trouble::Told(error) => error,
-        Trouble::Damaged(what) => IndexError::Other { path: path.to_owned(), what },
+        FileProblem::Other(error) => error,
+        FileProblem::Damaged(what) => IndexError::Other { path: path.to_owned(), what },
     }
 }
 
-fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
+fn trouble(path: &Path, error: &rusqlite::Error) -> FileProblem {
     let (owned, what) = (path.to_owned(), error.to_string());
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::TypeMismatch) => Trouble::Damaged(what),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::TypeMismatch) => FileProblem::Damaged(what),
         Some(ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) => {
-            Trouble::Told(IndexError::NoRoom { path: owned, what })
+            FileProblem::Other(IndexError::NoRoom { path: owned, what })
         }
-        // A column of another type, text that is not UTF-8, a table that is missing: nobody wrote that.
-        None | Some(ErrorCode::Unknown) => Trouble::Damaged(what),
-        Some(_) => Trouble::Told(IndexError::Other { path: owned, what }),
+        // A column of another type, text that is not UTF-8, a missing table: no engine wrote that.
+        None | Some(ErrorCode::Unknown) => FileProblem::Damaged(what),
+        Some(_) => FileProblem::Other(IndexError::Other { path: owned, what }),
     }
 }
 
@@ -403,7 +405,7 @@ fn remove_companions(path: &Path) {
     }
 }
 
-/// Moves the file out of the way, under the first free name.
+/// Renames the file to the first free name.
 fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
     for n in 1.. {
         let mut name = path.as_os_str().to_owned();
@@ -413,7 +415,7 @@ fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
             continue;
         }
         std::fs::rename(path, &aside)?;
-        // Its log belongs to it, and must not be played into the new one.
+        // The log belongs to the damaged file, and must not be applied to the new one.
         for (from, to) in companions(path).iter().zip(companions(&aside)) {
             if from.exists() {
                 std::fs::rename(from, to)?;

@@ -1,4 +1,4 @@
-//! How facts are written into the columns of a row. The shapes are separate types, so that a name changed elsewhere changes nothing on disk.
+//! The columns of a row as they are on disk. They are types of their own, so that renaming a field elsewhere changes nothing on disk.
 
 use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Owner, Phase, ProcessId, Spec, StartFailure, Time};
 use outlast_store::segments::Keep;
@@ -64,7 +64,7 @@ impl KeptV1 {
     }
 }
 
-/// The `phase` column. Of those that are not over, the word is enough: their folders are read again.
+/// The `phase` column. For a process that is not over, the name is enough: its folder is read again.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PhaseV1 {
@@ -80,7 +80,7 @@ pub(super) enum PhaseV1 {
 pub(super) struct LifeV1 {
     pid: u32,
     start_ticks: u64,
-    /// Hexadecimal: JSON numbers of that size do not survive every reader.
+    /// Hexadecimal, because not every JSON reader keeps numbers of that size.
     boot: String,
 }
 

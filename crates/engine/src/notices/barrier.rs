@@ -1,6 +1,6 @@
-//! Barriers as rows: what a session that has parked itself waits for, and why it went on.
+//! Barriers as rows: the event that a paused session waits for, and why the barrier opened.
 
-use super::table::{Draft, column};
+use super::table::{NoticeDraft, column};
 use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What a barrier waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "until", rename_all = "snake_case")]
-pub(crate) enum Target {
+pub(crate) enum BarrierTarget {
     Process {
         id: String,
         or_match: bool,
@@ -26,12 +26,12 @@ pub(crate) enum Target {
     },
 }
 
-impl Target {
+impl BarrierTarget {
     pub(crate) fn pid(of: &Incarnation) -> Self {
         Self::Pid { pid: of.pid, start_ticks: of.start_ticks, boot: format!("{:032x}", of.boot) }
     }
 
-    /// In a sentence.
+    /// The event in a sentence.
     fn message(&self, why: Option<&str>) -> String {
         let what = match self {
             Self::Process { id, or_match, name } => {
@@ -63,19 +63,19 @@ impl Target {
 pub(crate) struct Barrier {
     pub(crate) id: String,
     pub(crate) owner: Owner,
-    pub(crate) target: Target,
+    pub(crate) target: BarrierTarget,
     pub(crate) created_at: Time,
-    /// Why it is open; empty while it is not.
+    /// Why it is open; empty while it is closed.
     pub(crate) opened: String,
-    /// How many matches of the process were told before it was set, if that is known.
+    /// How many matches of the process were reported before it was set, if known.
     pub(crate) hits: Option<u32>,
 }
 
-/// What a barrier waits for, as it is kept.
+/// The `target` column of a barrier, as it is on disk.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredTarget {
     #[serde(flatten)]
-    target: Target,
+    target: BarrierTarget,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hits: Option<u32>,
 }
@@ -85,32 +85,32 @@ impl Barrier {
         self.target.message(Some(self.opened.as_str()).filter(|why| !why.is_empty()))
     }
 
-    /// What its notice is about.
+    /// The key of its notice.
     pub(crate) fn key(&self) -> String {
         key(&self.id)
     }
 }
 
-/// What the notice of a barrier is about.
+/// The key of a barrier's notice.
 pub(crate) fn key(id: &str) -> String {
     format!("barrier/{id}")
 }
 
 /// The notice that a barrier is open.
-pub(crate) fn notice(barrier: &Barrier, route: Route, now: Time) -> Draft {
+pub(crate) fn notice(barrier: &Barrier, route: Route, now: Time) -> NoticeDraft {
     let process = match &barrier.target {
-        Target::Process { id, .. } => id.parse::<ProcessId>().ok(),
-        Target::Pid { .. } | Target::Time { .. } => None,
+        BarrierTarget::Process { id, .. } => id.parse::<ProcessId>().ok(),
+        BarrierTarget::Pid { .. } | BarrierTarget::Time { .. } => None,
     };
     let body = Body::Until { barrier: barrier.id.clone(), why: barrier.opened.clone(), message: barrier.message() };
-    Draft { key: barrier.key(), at: now, process, owner: barrier.owner.clone(), route, body, repeat: false }
+    NoticeDraft { key: barrier.key(), at: now, process, owner: barrier.owner.clone(), route, body, repeat: false }
 }
 
 pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barrier, Vec<String>)> {
     let session = barrier.owner.session.clone().unwrap_or_default();
     let mut cleared = Vec::new();
     for other in all(db, Some(&session))? {
-        // Asked again, or asked for by two: one barrier serves both.
+        // The same barrier was set again, or by two clients: it serves both.
         if other.id == barrier.id || (other.opened.is_empty() && other.target == barrier.target && other.owner == barrier.owner) {
             return Ok((other, Vec::new()));
         }
@@ -120,20 +120,20 @@ pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barri
         }
     }
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
-    // In place of one that cannot be read.
+    // It replaces one that cannot be read.
     db.prepare_cached("INSERT OR REPLACE INTO barrier (id, session, task, generation, until, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
         .execute(params![
             barrier.id,
             session,
             text(&barrier.owner.task),
             text(&barrier.owner.generation),
-            serde_json::to_string(&Kept { target: barrier.target.clone(), hits: barrier.hits }).expect("a target serialises"),
+            serde_json::to_string(&StoredTarget { target: barrier.target.clone(), hits: barrier.hits }).expect("a target serialises"),
             barrier.created_at.micros(),
         ])?;
     Ok((barrier.clone(), cleared))
 }
 
-/// All barriers there are, of one conversation or of all.
+/// All barriers, of one session or of all.
 pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Vec<Barrier>> {
     let mut found = db.prepare_cached(
         "SELECT id, session, task, generation, until, created_at, opened FROM barrier WHERE ?1 IS NULL OR session = ?1 ORDER BY created_at, id",
@@ -141,10 +141,10 @@ pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Ve
     let part = |text: String| Some(text).filter(|t| !t.is_empty());
     let rows = found.query_map(params![session], |r| {
         let id = column::text(r, 0)?;
-        let Kept { target, hits } = match serde_json::from_slice(column::bytes(r, 4)?) {
+        let StoredTarget { target, hits } = match serde_json::from_slice(column::bytes(r, 4)?) {
             Ok(kept) => kept,
             Err(error) => {
-                // One that cannot be read must not keep the others from opening.
+                // A barrier that cannot be read must not keep others from opening.
                 tracing::error!(barrier = id, %error, "a barrier cannot be read");
                 return Ok(None);
             }
@@ -156,7 +156,7 @@ pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Ve
     rows.filter_map(Result::transpose).collect()
 }
 
-/// Marks a barrier as open. Whether there is one that was not.
+/// Marks a barrier as open. Returns whether it exists and was closed.
 pub(crate) fn mark_open(db: &Connection, barrier: &Barrier, now: Time) -> rusqlite::Result<bool> {
     let changed = db.prepare_cached("UPDATE barrier SET opened = ?2, opened_at = ?3 WHERE id = ?1 AND opened = ''")?.execute(params![
         barrier.id,
@@ -166,7 +166,7 @@ pub(crate) fn mark_open(db: &Connection, barrier: &Barrier, now: Time) -> rusqli
     Ok(changed == 1)
 }
 
-/// Takes the barriers of a conversation away.
+/// Removes the barriers of a session.
 pub(crate) fn clear(db: &Connection, session: &str) -> rusqlite::Result<Vec<String>> {
     let open: Vec<String> = all(db, Some(session))?.into_iter().filter(|b| b.opened.is_empty()).map(|b| b.id).collect();
     for id in &open {

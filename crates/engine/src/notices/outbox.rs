@@ -1,9 +1,12 @@
-//! The handle on notices: each verb is one step in the writer of the index.
+//! The handle on notices. Each verb is one transaction of the index's writer.
 
 use super::barrier::{self, Barrier};
 use super::recent::{Following, Recent};
-use super::table::{self, Claim, Claimed, Draft, Entry, Filter, Judged, Moment, OpenSession, Owed, Pushed, Verdict, end_key, moment};
-use super::writer::{self, News, NoticeWriter};
+use super::table::{
+    self, Claim, Claimed, Moment, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleResult, end_key,
+    moment,
+};
+use super::writer::{self, NoticeWriter, ProcessChange};
 use crate::closing::{Closing, Shutdown};
 use crate::config::{Clock, Push};
 use crate::disk::AGAIN;
@@ -11,31 +14,32 @@ use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
 use outlast_core::notice_state::{ANSWER_TIMEOUT, WrittenFor};
 use outlast_core::{Owner, ProcessId, Time};
+use outlast_wire::v1::notice::Verdict;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// How many times longer than a settled notice one is kept that nobody asked for. A conversation may rest for weeks and still be told; one that nobody ever
-/// comes back to must not grow for ever.
+/// How many times longer than a settled notice an open one is kept. A session may pause for weeks and still get its notices; an abandoned one
+/// must not grow for ever.
 const UNREAD: u32 = 4;
 
-/// How a sink is given what it owes, and when it will be given something.
-type Take = fn(&Connection, &str, usize, &str, i64, Moment) -> rusqlite::Result<Vec<Owed>>;
+/// Leases due deliveries to a sink.
+type Take = fn(&Connection, &str, usize, &str, i64, Moment) -> rusqlite::Result<Vec<OwedDelivery>>;
 type NextDue = fn(&Connection, &str, Moment) -> rusqlite::Result<Option<Duration>>;
 
-/// A handle on the outbox. Copies are cheap.
+/// The handle on notices and deliveries. Copies are cheap.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     index: Index,
     writer: Arc<NoticeWriter>,
-    /// Told whenever something may be there to be taken.
+    /// Changes whenever there may be a notice or a delivery to take.
     news: Arc<watch::Sender<u64>>,
-    /// Told whenever something was given out: its lease may end without a word.
+    /// Changes whenever a notice was leased: the lease may run out without a report.
     leases: Arc<watch::Sender<u64>>,
     recent: Recent,
-    /// Told when the breaker rests.
+    /// Notified when the breaker holds back matches.
     rests: Arc<Notify>,
 }
 
@@ -45,34 +49,34 @@ impl Outbox {
         Self { index, writer: Arc::new(writer), news, leases, recent: Recent::default(), rests: Arc::default() }
     }
 
-    /// Changes whenever there may be something to be taken.
+    /// Changes whenever there may be a notice or a delivery to take.
     pub(crate) fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
 
-    /// Changes whenever something was given out. Whoever waits for the next lease to end looks again which that is.
+    /// Changes whenever a notice was leased. A task that waits for the next lease to run out then looks again which that is.
     pub(crate) fn leases(&self) -> watch::Receiver<u64> {
         self.leases.subscribe()
     }
 
-    /// The notices that are made from now on, as long as they are kept at hand. Take it before asking what there is.
+    /// The notices that are written from now on, as long as they are in memory. Subscribe before reading the existing ones.
     pub(crate) fn follow(&self) -> Following {
         self.recent.follow()
     }
 
-    /// Says that there may be something.
+    /// Announces that there may be something to take.
     fn tell(&self) {
         self.recent.forget();
         self.news.send_modify(|n| *n += 1);
     }
 
-    /// Says that there is this and, since the last time, nothing else.
-    fn tell_made<'a>(&self, made: impl IntoIterator<Item = &'a Entry>) {
+    /// Announces these notices, which are the only new ones since the last announcement.
+    fn tell_made<'a>(&self, made: impl IntoIterator<Item = &'a NoticeEntry>) {
         self.recent.add(made);
         self.news.send_modify(|n| *n += 1);
     }
 
-    /// This moment, by the engine's clock.
+    /// The current moment, by the engine's clock.
     fn now(&self) -> Moment {
         moment(self.writer.clock.now())
     }
@@ -81,17 +85,17 @@ impl Outbox {
         &self.writer.sinks
     }
 
-    /// Writes a request down, and that its conversation lives.
+    /// Writes a request, and records the generation of its session.
     pub(crate) async fn accept(&self, facts: Facts) -> Result<(), IndexError> {
         let work = move |db: &Connection| {
-            super::speaks(db, &facts.kept.spec.owner)?;
+            super::note_owner(db, &facts.kept.spec.owner)?;
             index::put(db, &facts)
         };
         self.index.work(work).await
     }
 
-    /// Writes what became of processes with the notices that follow from it.
-    pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
+    /// Writes changes of processes with the notices that follow from them.
+    pub(crate) async fn advance(&self, news: Vec<ProcessChange>, now: Time) -> Result<(), IndexError> {
         let writer = Arc::clone(&self.writer);
         news.iter().for_each(|one| self.index.outdate(one.id()));
         let made = self.index.work(move |db| writer.advance(db, news, moment(now))).await?;
@@ -104,7 +108,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.
+    /// Lets the breaker report matches again if its pause is over. Returns when to check again, in microseconds since boot.
     pub(crate) async fn tick(&self, now: Time) -> Result<Option<u64>, IndexError> {
         let writer = Arc::clone(&self.writer);
         let (made, due) = self.index.work(move |db| writer.tick(db, moment(now))).await?;
@@ -114,9 +118,9 @@ impl Outbox {
         Ok(due)
     }
 
-    /// Gives out notices.
+    /// Leases notices to a taker.
     ///
-    /// If there are none, how long until the lease of one that somebody else has ends.
+    /// If there are none, also returns how long until the lease of another taker runs out.
     pub(crate) async fn claim(&self, claim: Claim) -> Result<(Claimed, Option<Duration>), IndexError> {
         let work = move |db: &Connection| {
             let claimed = table::claim(db, &claim)?;
@@ -130,13 +134,13 @@ impl Outbox {
         Ok((claimed, lapse))
     }
 
-    /// Notices that are there, behind a place: what is on disk when it is asked, whatever is about to be written.
-    pub(crate) async fn behind(&self, filter: Filter) -> Result<Vec<Entry>, IndexError> {
+    /// The notices on disk after a number. Changes that wait are not seen.
+    pub(crate) async fn after(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
         self.index.read(move |db| table::read(db, &filter)).await
     }
 
-    /// How many notices a user of this session would be given at a terminal, looks included that are not written yet. If these cannot be
-    /// written, what is on disk counts.
+    /// How many notices a terminal of this session would get, polls included that are not written yet. If these cannot be written, what is on disk
+    /// counts.
     pub(crate) async fn waiting(&self, session: &str, now: Time) -> Result<u64, IndexError> {
         let now = moment(now);
         if !self.index.is_caught_up() {
@@ -148,28 +152,28 @@ impl Outbox {
         self.index.read(|db| table::waiting(db, session, now)).await
     }
 
-    /// The place of the newest notice.
+    /// The number of the newest notice.
     pub(crate) async fn last_seq(&self) -> Result<u64, IndexError> {
         self.index.work(table::last_seq).await
     }
 
-    /// The sessions of gateways that have notices that can be taken, and how long until a lease among them ends.
+    /// The sessions of gateways that have notices to take, and how long until the next lease among them runs out.
     pub(crate) async fn open_sessions(&self, now: Moment) -> Result<(Vec<OpenSession>, Option<Duration>), IndexError> {
         self.index.work(move |db| table::open_sessions(db, now)).await
     }
 
-    /// Settles notices by name, all in one transaction.
-    pub(crate) async fn judge(
+    /// Settles notices by their ids, all in one transaction.
+    pub(crate) async fn settle(
         &self,
         ids: Vec<String>,
         session: Option<String>,
         lease: Option<String>,
         verdict: Verdict,
         now: Time,
-    ) -> Result<Vec<Judged>, IndexError> {
+    ) -> Result<Vec<SettleResult>, IndexError> {
         let again = verdict == Verdict::Released;
         let work = move |db: &Connection| {
-            let one = |id: String| table::judge(db, &id, session.as_deref(), lease.as_deref(), &verdict, moment(now));
+            let one = |id: String| table::settle(db, &id, session.as_deref(), lease.as_deref(), &verdict, moment(now));
             ids.into_iter().map(one).collect::<rusqlite::Result<Vec<_>>>()
         };
         let judged = self.index.work(work).await?;
@@ -179,25 +183,25 @@ impl Outbox {
         Ok(judged)
     }
 
-    /// Whoever had these has gone without a word. Should this be lost, their lease ends by itself.
+    /// The taker that leased these disconnected without a report. If this is lost, the lease runs out.
     pub(crate) async fn abandon(&self, ids: Vec<String>, lease: String, now: Time) {
         self.index.work_later(move |db| table::abandon(db, &ids, &lease, moment(now))).await;
         self.tell();
     }
 
-    /// Whoever claimed left before there was an answer. Should this be lost, the lease ends by itself.
+    /// The taker disconnected before its claim was answered. If this is lost, the lease runs out.
     pub(crate) async fn unclaim(&self, claim: Claim, now: Time) {
         self.index.work_later(move |db| table::unclaim(db, &claim, moment(now))).await;
         self.tell();
     }
 
-    /// Writes a notice that somebody posted. The one there is, if there is one of that key.
-    pub(crate) async fn post(&self, draft: Draft, by: Owner, now: Time) -> Result<(Option<Entry>, bool), IndexError> {
+    /// Writes a posted notice. Returns it, or the existing one with that key, and whether it is new.
+    pub(crate) async fn post(&self, draft: NoticeDraft, by: Owner, now: Time) -> Result<(Option<NoticeEntry>, bool), IndexError> {
         let writer = Arc::clone(&self.writer);
         let (entry, new) = self
             .index
             .work(move |db| {
-                super::speaks(db, &by)?;
+                super::note_owner(db, &by)?;
                 match table::insert_for(db, &draft, &writer.sinks, WrittenFor::AnyTaker, None, moment(now))? {
                     Some(entry) => Ok((Some(entry), true)),
                     None => Ok((table::by_key(db, &draft.key)?, false)),
@@ -211,11 +215,11 @@ impl Outbox {
     }
 
     /// Reads notices and changes nothing.
-    pub(crate) async fn read(&self, filter: Filter) -> Result<Vec<Entry>, IndexError> {
+    pub(crate) async fn read(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
         self.index.work(move |db| table::read(db, &filter)).await
     }
 
-    /// Does something with the tables that makes no notice.
+    /// Does work on the tables that writes no notice.
     pub(crate) async fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -228,8 +232,8 @@ impl Outbox {
         self.index.work(move |db| table::consume(db, &process.to_string(), how, moment(now))).await
     }
 
-    /// The end of a process is about to be sent in an answer: no other taker is given it meanwhile. Should the engine die before it is sent, it is told again.
-    /// The first client that waited finds the answer prepared, and needs no write.
+    /// The end of a process is about to be sent in an answer, so no other taker gets its notice. If the engine dies before it is sent, the notice is
+    /// delivered again. For the first client that waited the notice was written with the answer prepared, so this needs no write.
     pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
         if self.writer.waiters.take_permit(&end_key(process)) {
             return Ok(());
@@ -237,7 +241,7 @@ impl Outbox {
         self.index.work(move |db| table::hold(db, &process.to_string(), moment(now))).await
     }
 
-    /// A client that waited for this has left without an answer: unless another waits, it is told like any other notice.
+    /// A client that waited for this notice has left without an answer. If no other client waits, the notice is delivered like any other.
     pub(crate) async fn give_back(&self, key: String) {
         let (writer, now) = (Arc::clone(&self.writer), self.now());
         let work = move |db: &Connection| match () {
@@ -245,25 +249,25 @@ impl Outbox {
             () if writer.waiters.take_permit(&key) => table::take_back(db, &key, now),
             () => table::give_back(db, &key, now),
         };
-        // Should this be lost, what was reserved comes free by itself.
+        // If this is lost, the reservation runs out.
         if let Ok(true) = self.index.work(work).await {
             self.tell();
         }
     }
 
-    /// Undoes [`Outbox::hold`]: the answer was not sent. Should this be lost, the hold ends by itself.
+    /// Undoes [`Outbox::hold`]: the answer was not sent. If this is lost, the hold runs out.
     pub(crate) async fn let_go(&self, process: ProcessId) {
         let now = self.now();
         self.index.work_later(move |db| table::let_go(db, &process.to_string(), now)).await;
         self.tell();
     }
 
-    /// The same as [`Outbox::consume`] behind everything queued before, not waited for: if it is lost, its owner is told once more, as a repeat.
+    /// Does the same as [`Outbox::consume`] without waiting for it. If it is lost, the end is delivered once more, as a repeat.
     pub(crate) async fn consume_later(&self, process: ProcessId, how: &'static str, now: Time) {
         self.index.work_later(move |db| table::consume(db, &process.to_string(), how, moment(now))).await;
     }
 
-    /// What the limiter knows of these: how many matches were told, and whether they are watched no more.
+    /// For each process: how many matches were reported, and whether the limiter has switched reports off.
     pub(crate) async fn watched(&self, processes: Vec<ProcessId>) -> Result<HashMap<ProcessId, (u32, bool)>, IndexError> {
         if processes.is_empty() {
             return Ok(HashMap::new());
@@ -275,7 +279,7 @@ impl Outbox {
         self.index.work(move |db| table::is_consumed(db, &process.to_string())).await
     }
 
-    /// A client of the same session polled a process that is over. Not waited for: a claim that comes later is written behind it.
+    /// A client of the same session polled a process that is over. Not waited for: later claims are written after it.
     pub(crate) async fn observe(&self, process: ProcessId) {
         let now = self.now();
         self.index.work_later(move |db| table::observe(db, &process.to_string(), now)).await;
@@ -285,7 +289,7 @@ impl Outbox {
         self.index.work(move |db| table::supersede(db, &process.to_string(), &by.to_string(), moment(now))).await
     }
 
-    /// Offers delivered notices again.
+    /// Makes delivered notices pending again.
     pub(crate) async fn replay(&self, from: u64, session: Option<String>, now: Time) -> Result<u64, IndexError> {
         let (mut count, mut next) = (0, Some(from));
         while let Some(from) = next {
@@ -298,7 +302,7 @@ impl Outbox {
         Ok(count)
     }
 
-    /// Has dead letters tried again.
+    /// Retries dead letters.
     pub(crate) async fn revive(&self, id: Option<String>, sink: Option<String>, session: Option<String>) -> Result<u64, IndexError> {
         let now = self.now();
         let revived = move |db: &Connection| table::revive(db, id.as_deref(), sink.as_deref(), session.as_deref(), now);
@@ -307,11 +311,11 @@ impl Outbox {
         Ok(count)
     }
 
-    pub(crate) async fn dead(&self, session: Option<String>, limit: usize) -> Result<Vec<(String, Owed)>, IndexError> {
+    pub(crate) async fn dead(&self, session: Option<String>, limit: usize) -> Result<Vec<(String, OwedDelivery)>, IndexError> {
         self.index.work(move |db| table::dead(db, session.as_deref(), limit)).await
     }
 
-    /// Gives a sink what it owes now; if that is nothing, how long until it owes something.
+    /// Leases due deliveries to a sink. If there are none, also returns how long until the next one is due.
     pub(crate) async fn take(
         &self,
         sink: String,
@@ -319,7 +323,7 @@ impl Outbox {
         lease: String,
         lease_for: i64,
         now: Time,
-    ) -> Result<(Vec<Owed>, Option<Duration>), IndexError> {
+    ) -> Result<(Vec<OwedDelivery>, Option<Duration>), IndexError> {
         let (take, next_due) = match self.wakes(&sink) {
             true => (table::wake::take as Take, table::wake::next_due as NextDue),
             false => (table::take as Take, table::next_due as NextDue),
@@ -334,13 +338,13 @@ impl Outbox {
             .await
     }
 
-    /// Whether a sink tells agents itself.
+    /// Whether a sink wakes agents.
     fn wakes(&self, sink: &str) -> bool {
         self.writer.sinks.iter().any(|s| s.wakes && s.name == sink)
     }
 
-    /// A sink that wakes is about to tell these, each lent to it under its word. Those that it may tell.
-    pub(crate) async fn wake(&self, sink: String, lent: Vec<(u64, String)>, now: Time) -> Result<Vec<Owed>, IndexError> {
+    /// A sink that wakes agents is about to deliver these, each with its lease token. Returns those that it may deliver.
+    pub(crate) async fn wake(&self, sink: String, lent: Vec<(u64, String)>, now: Time) -> Result<Vec<OwedDelivery>, IndexError> {
         let (go, put_back) = self.index.work(move |db| table::wake::begin(db, &sink, &lent, moment(now))).await?;
         if !go.is_empty() {
             self.leases.send_modify(|n| *n += 1);
@@ -351,18 +355,18 @@ impl Outbox {
         Ok(go)
     }
 
-    /// Writes down how a push went: whether it was still the sink's, and the process whose end its owner was told with it.
+    /// Records how a delivery went. Returns whether the sink still had it, and the process whose end was delivered with it.
     pub(crate) async fn pushed(
         &self,
         sink: String,
         seq: u64,
         lease: String,
-        how: Pushed,
+        how: PushResult,
         now: Time,
     ) -> Result<(bool, Option<ProcessId>), IndexError> {
         let wakes = self.wakes(&sink);
-        // What a sink that wakes does not tell is for others again.
-        let again = matches!(how, Pushed::Again { .. } | Pushed::Later { .. }) || (wakes && how != Pushed::Delivered);
+        // A notice that a waking sink does not deliver is free for other takers again.
+        let again = matches!(how, PushResult::Again { .. } | PushResult::Later { .. }) || (wakes && how != PushResult::Delivered);
         let work = move |db: &Connection| match wakes {
             true => table::wake::pushed(db, &sink, seq, &lease, &how, moment(now)),
             false => Ok((table::pushed(db, &sink, seq, &lease, &how, moment(now))?, None)),
@@ -374,7 +378,7 @@ impl Outbox {
         Ok(kept)
     }
 
-    /// Writes that a barrier is open, with the notice that says so. Whether it was still there.
+    /// Records that a barrier is open, with its notice. Returns whether the barrier still existed.
     pub(crate) async fn open_barrier(&self, barrier: Barrier, now: Time) -> Result<bool, IndexError> {
         let writer = Arc::clone(&self.writer);
         let work = move |db: &Connection| {
@@ -399,7 +403,7 @@ impl Outbox {
         self.index.work(move |db| Ok(barrier::all(db, None)?.into_iter().find(|b| b.id == id))).await
     }
 
-    /// As [`Outbox::hold`], of a notice by what it is about.
+    /// Like [`Outbox::hold`], for the notice with this key.
     pub(crate) async fn hold_key(&self, key: String, now: Time) -> Result<(), IndexError> {
         self.index.work(move |db| table::hold_key(db, &key, moment(now))).await
     }
@@ -411,12 +415,12 @@ impl Outbox {
         self.tell();
     }
 
-    /// A client that waited was answered with what it says.
+    /// A client that waited was answered with the content of this notice.
     pub(crate) async fn consume_key_later(&self, key: String, now: Time) {
         self.index.work_later(move |db| table::consume_key(db, &key, moment(now))).await;
     }
 
-    /// The sinks whose last tries failed: how many notices wait, and why.
+    /// The sinks whose last attempts failed, each with the number of notices that wait and the reason.
     pub(crate) async fn failing(&self) -> Result<Vec<(String, u64, String)>, IndexError> {
         if self.writer.sinks.is_empty() {
             return Ok(Vec::new());
@@ -425,13 +429,13 @@ impl Outbox {
         self.index.work(move |db| table::failing(db, &writer.sinks, now)).await
     }
 
-    /// How many pushes are owed.
+    /// How many deliveries are open.
     pub(crate) async fn owed(&self) -> Result<u64, IndexError> {
         let (writer, now) = (Arc::clone(&self.writer), self.now());
         self.index.work(move |db| table::owed(db, &writer.sinks, now)).await
     }
 
-    /// Removes what was settled longer ago than `keep`, and drops what nobody asked for in [`UNREAD`] times that.
+    /// Removes notices that were settled longer than `keep` ago, and drops notices that were open for [`UNREAD`] times as long.
     pub(crate) async fn prune(&self, keep: Duration, now: Time) -> Result<(), IndexError> {
         let ago = |times: u32| {
             Time::from_micros(now.micros().saturating_sub(i64::try_from(keep.saturating_mul(times).as_micros()).unwrap_or(i64::MAX)))
@@ -457,14 +461,14 @@ impl Outbox {
         self.index.work(move |db| table::sweep(db, before)).await
     }
 
-    /// Takes up the tables that an earlier engine left, and takes back what it had in its hands. `rebuilt`: they are new, and the home is not.
+    /// Begins with the tables of an earlier engine: what that engine was sending becomes pending again. `rebuilt`: the tables are new, in an old home.
     pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
         let boot = self.writer.boot();
-        self.index.work(move |db| table::begun(db, &boot, rebuilt, moment(now))).await
+        self.index.work(move |db| table::engine_started(db, &boot, rebuilt, moment(now))).await
     }
 }
 
-/// Ends the rests of the breaker, each when it is over.
+/// Ends each pause of the breaker when it is over.
 pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
     let mut stopping = std::pin::pin!(closing.reached(Closing::Stopping));
     loop {
@@ -472,7 +476,7 @@ pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
         let due = match outbox.tick(clock.now()).await {
             Ok(due) => due,
             Err(error) => {
-                tracing::warn!(%error, "the breaker is looked at later");
+                tracing::warn!(%error, "cannot update the breaker yet");
                 Some(up + AGAIN.as_micros() as u64)
             }
         };

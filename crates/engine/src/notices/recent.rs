@@ -1,36 +1,37 @@
-//! The notices that were made last, for those who follow: what was just written need not be read from the disk to be sent on.
+//! The newest notices in memory, for clients that follow: what was just written need not be read from the disk to be sent.
 
-use super::table::Entry;
+use super::table::NoticeEntry;
+use crate::mutex::lock;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-/// How many are kept. Whoever is further behind reads them from the disk.
+/// How many notices are kept. A follower that needs older ones reads them from the disk.
 const MOST: usize = 64;
-/// How long they may be together, in bytes of their JSON.
+/// How many bytes of JSON are kept.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The notices that were made last, while anybody follows. Copies are cheap.
+/// The newest notices, while a client follows. Copies are cheap.
 #[derive(Clone, Default)]
-pub(crate) struct Recent(Arc<Mutex<Kept>>);
+pub(crate) struct Recent(Arc<Mutex<RecentBuffer>>);
 
-/// What is kept: places without a gap between them, of which the last is the newest that anybody was told of. Or nothing.
+/// Notices with consecutive numbers, the last of which is the newest that was announced. Or none.
 #[derive(Default)]
-struct Kept {
+struct RecentBuffer {
     followers: usize,
-    made: VecDeque<Arc<Entry>>,
+    made: VecDeque<Arc<NoticeEntry>>,
     bytes: usize,
-    /// The newest place that was added, kept or not.
+    /// The newest number that was added, kept or not.
     newest: u64,
 }
 
-impl Kept {
+impl RecentBuffer {
     fn forget(&mut self) {
         self.made.clear();
         self.bytes = 0;
     }
 
-    fn add(&mut self, entry: &Entry) {
-        // Whoever wrote first need not come here first. Where one is missing, those behind it say nothing about it.
+    fn add(&mut self, entry: &NoticeEntry) {
+        // Tasks may come here in another order than they wrote. After a missing notice, the kept ones are useless to a follower.
         let follows = entry.notice.seq == self.newest + 1;
         self.newest = self.newest.max(entry.notice.seq);
         if !follows {
@@ -46,37 +47,33 @@ impl Kept {
 }
 
 impl Recent {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// These are on disk. Before anybody is told that there is something.
-    pub(super) fn add<'a>(&self, made: impl IntoIterator<Item = &'a Entry>) {
-        let mut kept = self.kept();
+    /// Adds notices that are on disk. Called before they are announced.
+    pub(super) fn add<'a>(&self, made: impl IntoIterator<Item = &'a NoticeEntry>) {
+        let mut kept = lock(&self.0);
         if kept.followers > 0 {
             made.into_iter().for_each(|entry| kept.add(entry));
         }
     }
 
-    /// Something is on disk, and nobody says what.
+    /// Forgets the kept notices: others that are not known here may be on disk.
     pub(super) fn forget(&self) {
-        self.kept().forget();
+        lock(&self.0).forget();
     }
 
-    /// From now on what is made is kept, until this is dropped.
+    /// Keeps new notices from now on, until the value is dropped.
     pub(super) fn follow(&self) -> Following {
-        self.kept().followers += 1;
+        lock(&self.0).followers += 1;
         Following(self.clone())
     }
 }
 
-/// Somebody who follows.
+/// A client that follows.
 pub(crate) struct Following(Recent);
 
 impl Following {
-    /// All notices behind a place, of whatever conversation. Nothing if that is not known: then the disk knows.
-    pub(crate) fn behind(&self, after: u64) -> Option<Vec<Arc<Entry>>> {
-        let kept = self.0.kept();
+    /// All notices after a number, of all sessions. None if they are not all in memory: then they must be read from the disk.
+    pub(crate) fn after(&self, after: u64) -> Option<Vec<Arc<NoticeEntry>>> {
+        let kept = lock(&self.0.0);
         let first = kept.made.front()?.notice.seq;
         (first.saturating_sub(1) <= after).then(|| kept.made.iter().filter(|entry| entry.notice.seq > after).cloned().collect())
     }
@@ -84,10 +81,10 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let mut kept = self.0.kept();
+        let mut kept = lock(&self.0.0);
         kept.followers -= 1;
         if kept.followers == 0 {
-            // What is made from here on is not added, so that nothing may seem to follow.
+            // New notices are not added from here on, so the kept ones are forgotten.
             kept.forget();
             kept.newest = 0;
         }
@@ -99,13 +96,13 @@ mod tests {
     use super::*;
     use outlast_core::{Body, Notice, Owner, Route, Time};
 
-    fn entry(seq: u64, bytes: usize) -> Entry {
+    fn entry(seq: u64, bytes: usize) -> NoticeEntry {
         let (at, owner, body) = (Time::from_micros(0), Owner::default(), Body::Posted(serde_json::Map::new()));
         let mut notice = Notice::new("evt_1".into(), at, None, &owner, Route::default(), body);
         notice.seq = seq;
         let none = String::new;
         let (state, reason, lease) = (none(), none(), none());
-        Entry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None }
+        NoticeEntry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None }
     }
 
     fn add<const N: usize>(recent: &Recent, made: [(u64, usize); N]) {
@@ -113,7 +110,7 @@ mod tests {
     }
 
     fn places(following: &Following, after: u64) -> Option<Vec<u64>> {
-        Some(following.behind(after)?.iter().map(|e| e.notice.seq).collect())
+        Some(following.after(after)?.iter().map(|e| e.notice.seq).collect())
     }
 
     #[test]
@@ -121,7 +118,7 @@ mod tests {
         let recent = Recent::default();
         let following = recent.follow();
         add(&recent, [(4, 1), (5, 1), (6, 1)]);
-        assert_eq!(places(&following, 3), None, "whether there was a third nobody knows");
+        assert_eq!(places(&following, 3), None, "it is unknown whether there was a third");
         assert_eq!(places(&following, 4), Some(vec![5, 6]));
         assert_eq!(places(&following, 6), Some(vec![]));
         recent.forget();
@@ -176,7 +173,7 @@ mod tests {
     #[test]
     fn whoever_is_told_in_any_order_misses_nothing() {
         use proptest::prelude::*;
-        // Places in the order in which they come, and after which of them the follower looks.
+        // Numbers in the order in which they come, and after which of them the follower looks.
         let order = (1_usize..12)
             .prop_flat_map(|n| (Just((1..=n as u64).collect::<Vec<_>>()).prop_shuffle(), proptest::collection::vec(0..3_u8, n)));
         proptest!(|((order, looks) in order)| {
@@ -186,7 +183,7 @@ mod tests {
             let look = |after: u64| {
                 // All are on disk before the first comes here.
                 let made = places(&following, after).unwrap_or_else(|| (after + 1..=last).collect());
-                prop_assert!(made.iter().copied().eq(after + 1..=after + made.len() as u64), "{made:?} behind {after}");
+                prop_assert!(made.iter().copied().eq(after + 1..=after + made.len() as u64), "{made:?} after {after}");
                 Ok(after + made.len() as u64)
             };
             for (seq, what) in order.iter().zip(looks) {

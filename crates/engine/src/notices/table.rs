@@ -1,5 +1,5 @@
-//! Notices and their deliveries as tables, and each verb on them. Every function here runs inside the writer's transaction: it loads rows, applies an event to
-//! each, and stores what comes of it. Which event does what is decided in `outlast_core::notice_state`.
+//! Notices and their deliveries as tables, and each verb on them. Every function here runs inside the writer's transaction: it loads rows,
+//! applies an event to each, and stores the result. `outlast_core::notice_state` decides what an event does.
 
 mod claim;
 pub(crate) mod column;
@@ -10,13 +10,13 @@ mod seen;
 mod settle;
 pub(crate) mod wake;
 
-pub(crate) use claim::{Claim, Claimed, OpenSession, claim, lives, next_lapse, open_sessions, waiting};
-pub(crate) use delivery::{Owed, Pushed, dead, failing, next_due, owed, pushed, revive, take};
-pub(crate) use keep::{MAX_REMOVED_AT_ONCE, begun, expire, prune, sweep};
+pub(crate) use claim::{Claim, Claimed, OpenSession, claim, next_lapse, note_generation, open_sessions, waiting};
+pub(crate) use delivery::{OwedDelivery, PushResult, dead, failing, next_due, owed, pushed, revive, take};
+pub(crate) use keep::{MAX_REMOVED_AT_ONCE, engine_started, expire, prune, sweep};
 pub(crate) use seen::{
     consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
 };
-pub(crate) use settle::{Judged, Settled, Verdict, abandon, judge, replay, unclaim};
+pub(crate) use settle::{SettleReply, SettleResult, abandon, replay, settle, unclaim};
 
 use crate::config::Push;
 pub(crate) use outlast_core::notice_state::Moment;
@@ -28,48 +28,48 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
-/// How many notices of one conversation may be open. Whoever takes its turn in between has a handful; this many mean that nobody does, and each claim looks at
-/// all of them. Past it, give or take a few hundred, the oldest are dropped, with a reason.
+/// How many notices of one session may be open. A session with a taker has a handful. This many mean that it has none, and each claim reads all
+/// of them. Above this number, give or take a few hundred, the oldest are dropped with a reason.
 const MOST_OPEN: u64 = 10_000;
-/// The most that one answer holds, in bytes of what is sent: each notice comes with its text, alone and among the others. One that is longer by itself is given
-/// alone, and fits into a frame all the same: what is posted is short, no text is much longer than its event, and the longest command is in the event only.
+/// How many bytes of notices one answer holds, each with its text, alone and among the others. A longer notice is given alone. It fits into a
+/// frame all the same: posted events are short, no text is much longer than its event, and the longest command is in the event only.
 const MOST_BYTES: usize = 4 << 20;
 
-/// This moment, which is `utc` by the engine's clock.
+/// The current moment, which is `utc` by the engine's clock.
 pub(crate) fn moment(utc: Time) -> Moment {
     Moment { utc, up: (outlast_store::os::boottime_ns() / 1_000) as Uptime }
 }
 
 /// A notice that is not written yet.
 #[derive(Debug, Clone)]
-pub(crate) struct Draft {
-    /// What it is about; the same fact gives the same key, however often it is read.
+pub(crate) struct NoticeDraft {
+    /// Identifies the fact that it reports. The same fact gives the same key, however often it is read.
     pub(crate) key: String,
     pub(crate) at: Time,
     pub(crate) process: Option<ProcessId>,
     pub(crate) owner: Owner,
     pub(crate) route: Route,
     pub(crate) body: Body,
-    /// Whether its owner may have been told before: the index was rebuilt.
+    /// Whether it may have been delivered before, because the index was rebuilt.
     pub(crate) repeat: bool,
 }
 
-/// The name of the notice about something. It comes from that alone, so that a sink that saw it knows it again even if the index was lost in between.
+/// The id of the notice with this key. It depends on the key alone, so that a sink recognises a repeat even if the index was lost in between.
 pub(crate) fn id_of(key: &str) -> String {
     let sum = Sha256::digest(key.as_bytes());
     format!("evt_{}", &crate::bytes::hex(&sum)[..24])
 }
 
-/// What the notice of a process's end is about.
+/// The key of the notice of a process's end.
 pub(crate) fn end_key(process: impl std::fmt::Display) -> String {
     format!("{process}/completion")
 }
 
 /// A notice as clients are shown it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct NoticeEntry {
     pub(crate) notice: Notice,
-    /// Everything that is held, for whatever reason, is `leased`.
+    /// A held notice is `leased`, whatever it is held for.
     pub(crate) state: String,
     pub(crate) reason: String,
     pub(crate) attempts: u32,
@@ -79,13 +79,13 @@ pub(crate) struct Entry {
     pub(crate) lease_until: i64,
     /// When it was settled; 0 while it is open.
     pub(crate) settled_at: i64,
-    /// How long its JSON is.
+    /// The length of its JSON in bytes.
     pub(super) bytes: usize,
-    /// Why its event cannot be read, if it cannot. Then `notice` is made from the other columns, and it is not delivered.
+    /// Why its event cannot be read, if so. Then `notice` is made from the other columns, and it is not delivered.
     pub(super) unreadable: Option<String>,
 }
 
-impl Entry {
+impl NoticeEntry {
     /// A notice that was just written.
     fn written(notice: Notice, bytes: usize, tracked: &TrackedNotice, now: Moment) -> Self {
         let (state, reason, lease) = (String::new(), String::new(), String::new());
@@ -95,7 +95,7 @@ impl Entry {
         entry
     }
 
-    /// Shows what has just become of the notice.
+    /// Updates the entry after a change of the notice.
     fn follow(&mut self, tracked: &TrackedNotice, now: Moment) {
         let columns = StateColumns::of(&tracked.state, now);
         if tracked.is_settled() {
@@ -108,7 +108,7 @@ impl Entry {
         self.notice.repeat |= tracked.maybe_told;
     }
 
-    /// How many bytes of an answer it takes.
+    /// How many bytes it takes in an answer.
     fn answered_bytes(&self) -> usize {
         // Names, numbers and punctuation.
         const AROUND: usize = 512;
@@ -129,16 +129,16 @@ fn json_bytes(text: &str) -> usize {
 const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, settled_at,
     id, kind, process, session, task, generation, created_at";
 
-fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+fn entry(row: &Row<'_>) -> rusqlite::Result<NoticeEntry> {
     let event = column::bytes(row, 1)?;
-    // One event that cannot be read must not keep others from being read, given or settled.
+    // An event that cannot be read must not keep others from being read, leased or settled.
     let (mut notice, unreadable) = match serde_json::from_slice::<Notice>(event) {
         Ok(notice) => (notice, None),
         Err(error) => (without_event(row, &error)?, Some(format!("it cannot be read: {error}"))),
     };
     notice.seq = row.get::<_, i64>(0)? as u64;
     notice.repeat |= row.get::<_, bool>(5)?;
-    Ok(Entry {
+    Ok(NoticeEntry {
         notice,
         state: shown_state(column::text(row, 2)?),
         reason: column::text(row, 3)?,
@@ -165,15 +165,15 @@ fn without_event(row: &Row<'_>, error: &serde_json::Error) -> rusqlite::Result<N
     Ok(notice)
 }
 
-/// What one answer holds so far.
+/// The size of an answer so far.
 #[derive(Default)]
-struct Answered {
+struct AnswerSize {
     count: usize,
     bytes: usize,
 }
 
-impl Answered {
-    /// Makes room for one more of so many bytes. `false` if it does not fit any more; the first always does.
+impl AnswerSize {
+    /// Adds one notice of this many bytes, if it fits. The first always does.
     fn has_room(&mut self, bytes: usize) -> bool {
         let fits = self.count == 0 || self.bytes + bytes <= MOST_BYTES;
         if fits {
@@ -185,30 +185,30 @@ impl Answered {
 
 /// Takes what fits into one answer.
 fn bounded<T>(all: impl Iterator<Item = rusqlite::Result<T>>, bytes: impl Fn(&T) -> usize) -> rusqlite::Result<Vec<T>> {
-    let mut answered = Answered::default();
+    let mut answered = AnswerSize::default();
     all.take_while(|one| one.as_ref().map_or(true, |one| answered.has_room(bytes(one)))).collect()
 }
 
-/// How long it is until the machine has been up for so many microseconds.
+/// How long until the machine has been up for this many microseconds.
 fn until(up: i64, now: Moment) -> Duration {
     Duration::from_micros(u64::try_from(up.saturating_sub(now.up)).unwrap_or(0))
 }
 
-/// Writes a notice that any taker may claim, and what the sinks owe for it: its place. Nothing if it is there already.
+/// Writes a notice that any taker may claim, with its deliveries. Returns its number; none if it exists already.
 #[cfg(test)]
-pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<u64>> {
+pub(crate) fn insert(db: &Connection, draft: &NoticeDraft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<u64>> {
     Ok(insert_for(db, draft, sinks, WrittenFor::AnyTaker, None, now)?.map(|entry| entry.notice.seq))
 }
 
-/// Writes a notice, and what the sinks owe for it. Nothing if it is there already. `held_until`: deliveries are held back until then, for a client that waits.
+/// Writes a notice with its deliveries. None if it exists already. `held_until`: deliveries wait until then for a client to be answered.
 pub(crate) fn insert_for(
     db: &Connection,
-    draft: &Draft,
+    draft: &NoticeDraft,
     sinks: &[Push],
     written_for: WrittenFor,
     held_until: Option<Uptime>,
     now: Moment,
-) -> rusqlite::Result<Option<Entry>> {
+) -> rusqlite::Result<Option<NoticeEntry>> {
     let mut notice = Notice::new(id_of(&draft.key), draft.at, draft.process, &draft.owner, draft.route.clone(), draft.body.clone());
     notice.repeat = draft.repeat;
     let (kind, session) = (notice.kind().to_owned(), notice.session_key.clone());
@@ -246,21 +246,21 @@ pub(crate) fn insert_for(
     if written == 0 {
         return Ok(None);
     }
-    // The agent has one ear: of the sinks that wake it the first is the one that does. What it has seen by itself wakes it no more.
+    // Only the first of the sinks that wake agents wakes this one. An end that the agent has seen does not wake it.
     let waker = sinks.iter().find(|s| s.wakes && !seen && s.takes(&kind, &session)).map(|s| &s.name);
     for sink in sinks.iter().filter(|s| if s.wakes { waker == Some(&s.name) } else { s.takes(&kind, &session) }) {
         let delivery = Delivery::new(draft.repeat, held_until);
         DeliveryRow { sink: sink.name.clone(), seq: seq as u64, session: session.clone(), delivery }.store(db)?;
     }
-    // Counting takes as long as there are open ones, so it is done for one in 256, by its name: as good as by lot, and no conversation can be missed for long.
+    // Counting takes longer the more are open, so it is done for about one notice in 256. Ids are hashes, so no session is missed for long.
     if notice.event_id.ends_with("00") {
         make_room(db, &session, now)?;
     }
     notice.seq = seq as u64;
-    Ok(Some(Entry::written(notice, event.len(), &tracked, now)))
+    Ok(Some(NoticeEntry::written(notice, event.len(), &tracked, now)))
 }
 
-/// Drops the oldest notices of a conversation that has too many open ones.
+/// Drops the oldest notices of a session that has too many open ones.
 fn make_room(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<()> {
     let mut old = db.prepare_cached(
         "SELECT seq FROM
@@ -279,37 +279,37 @@ fn json(notice: &Notice) -> String {
     serde_json::to_string(notice).expect("a notice serialises")
 }
 
-pub(crate) fn by_seq(db: &Connection, seq: u64) -> rusqlite::Result<Option<Entry>> {
+pub(crate) fn by_seq(db: &Connection, seq: u64) -> rusqlite::Result<Option<NoticeEntry>> {
     db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE seq = ?1"))?.query_row(params![seq as i64], entry).optional()
 }
 
-/// One notice.
-pub(crate) fn by_id(db: &Connection, id: &str) -> rusqlite::Result<Option<Entry>> {
+/// The notice with this id.
+pub(crate) fn by_id(db: &Connection, id: &str) -> rusqlite::Result<Option<NoticeEntry>> {
     db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE id = ?1"))?.query_row(params![id], entry).optional()
 }
 
-/// One notice, by what it is about.
-pub(crate) fn by_key(db: &Connection, key: &str) -> rusqlite::Result<Option<Entry>> {
+/// The notice with this key.
+pub(crate) fn by_key(db: &Connection, key: &str) -> rusqlite::Result<Option<NoticeEntry>> {
     by_id(db, &id_of(key))
 }
 
-/// Which notices somebody wants to read.
+/// Which notices to read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filter {
-    /// Behind this one.
+pub(crate) struct NoticeFilter {
+    /// Only notices after this number.
     pub(crate) after: u64,
     pub(crate) session: Option<String>,
     pub(crate) process: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) state: Option<String>,
-    /// The newest first.
+    /// Whether the newest come first.
     pub(crate) newest: bool,
     pub(crate) limit: usize,
 }
 
-/// Reads notices and changes nothing. They may be fewer than asked for if they are long: go on behind the last.
-pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Entry>> {
-    // Only what is asked for is in the question, so that it is answered by an index.
+/// Reads notices and changes nothing. Returns fewer than the limit if they are long; the next read continues after the last.
+pub(crate) fn read(db: &Connection, filter: &NoticeFilter) -> rusqlite::Result<Vec<NoticeEntry>> {
+    // Only the given conditions are in the query, so that an index answers it.
     let (mut which, after, limit) = (String::from("seq > ?1"), filter.after as i64, filter.limit as i64);
     let mut values: Vec<&dyn ToSql> = vec![&after];
     for (column, wanted) in [("session", &filter.session), ("process", &filter.process), ("kind", &filter.kind), ("state", &filter.state)] {
@@ -324,9 +324,9 @@ pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Ent
     }
     values.push(&limit);
     let places: &[(&str, &str)] = match filter {
-        Filter { process: Some(_), .. } => &[("notice_of_process", "process <> ''")],
-        // Open and settled ones of a conversation lie apart, each in their order.
-        Filter { session: Some(_), .. } => &[("notice_open", "settled_at = 0"), ("notice_closed", "settled_at > 0")],
+        NoticeFilter { process: Some(_), .. } => &[("notice_of_process", "process <> ''")],
+        // Open and settled notices of a session have separate indexes, each in order.
+        NoticeFilter { session: Some(_), .. } => &[("notice_open", "settled_at = 0"), ("notice_closed", "settled_at > 0")],
         _ => &[],
     };
     let part = |(index, so): &(&str, &str)| format!("SELECT {COLUMNS} FROM notice INDEXED BY {index} WHERE {which} AND {so}");
@@ -337,10 +337,10 @@ pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Ent
     let order = if filter.newest { "DESC" } else { "ASC" };
     let mut wanted = db.prepare_cached(&format!("{question} ORDER BY seq {order} LIMIT ?{}", values.len()))?;
     let rows = wanted.query_map(values.as_slice(), entry)?;
-    bounded(rows, Entry::answered_bytes)
+    bounded(rows, NoticeEntry::answered_bytes)
 }
 
-/// The place of the newest notice there ever was. It never goes back, whatever is removed.
+/// The number of the newest notice ever. It never decreases, whatever is removed.
 pub(crate) fn last_seq(db: &Connection) -> rusqlite::Result<u64> {
     let last: i64 = db
         .prepare_cached(
@@ -350,17 +350,17 @@ pub(crate) fn last_seq(db: &Connection) -> rusqlite::Result<u64> {
     Ok(last as u64)
 }
 
-/// Remembers that places up to this one were given, before the notices that say so are removed.
+/// Records that numbers up to this one are used, before the notices that show it are removed.
 fn set_floor(db: &Connection, seq: u64) -> rusqlite::Result<()> {
     set_one(db, "floor", &seq.to_string())
 }
 
-/// Reads what there is one of.
+/// Reads a single value by its name.
 pub(crate) fn one(db: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
     db.prepare_cached("SELECT value FROM one WHERE name = ?1")?.query_row(params![name], |r| column::text(r, 0)).optional()
 }
 
-/// Writes what there is one of.
+/// Writes a single value by its name.
 pub(crate) fn set_one(db: &Connection, name: &str, value: &str) -> rusqlite::Result<()> {
     db.prepare_cached("INSERT OR REPLACE INTO one (name, value) VALUES (?1, ?2)")?.execute(params![name, value])?;
     Ok(())

@@ -1,6 +1,6 @@
-//! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
+//! Makes notices from facts, in the transaction that records how far a process was read.
 
-use super::table::{self, Draft, Entry, Moment, end_key};
+use super::table::{self, Moment, NoticeDraft, NoticeEntry, end_key};
 use super::waiters::Waiters;
 use crate::config::{Clock, Push};
 use crate::facts::Facts;
@@ -18,32 +18,33 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What became of a process since it was last written down.
+/// The changes of a process since its row was last written.
 #[derive(Debug, Clone)]
-pub(crate) struct News {
-    /// What is known now, for its row.
+pub(crate) struct ProcessChange {
+    /// The current facts, for its row.
     row: Facts,
-    /// Lines that matched, each with its place in the journal, their text masked.
+    /// Matches, each with its position in the journal, their text masked.
     matches: Vec<(u64, Matched)>,
-    /// How it ended, if it has; told if its owner wants that, or was promised it.
+    /// How it ended, if it has. It becomes a notice if its owner asked for that or was promised one.
     end: Option<Box<Completion>>,
-    /// Whether its owner may have been told before.
+    /// Whether its notices may have been delivered before.
     repeat: bool,
-    /// The boot in which all of it happened, if that is known.
+    /// The boot in which all of it happened, if known.
     boot: Option<u128>,
-    /// Whether somebody in its conversation waited for it when it was read.
+    /// Whether a client of its session waited for its end when its folder was read.
     waited_for: bool,
-    /// Whether it ended so soon that whoever is to wait for it may not have come yet.
+    /// Whether it ended so soon that a client that announced a wait may not have sent it yet.
     soon: bool,
 }
 
-impl News {
-    /// What `after` has that `before` had not; nothing if that need not be written. Reads the end of the log, and blocks for as long as the disk takes.
+impl ProcessChange {
+    /// The difference between `before` and `after`. None if it need not be written. Reads the end of the log, and blocks for as long as the disk
+    /// takes.
     pub(crate) fn of(
         (redactor, waiters): (&Redactor, &Waiters),
         before: &Facts,
         after: &Facts,
-        seen: &crate::facts::Seen,
+        seen: &crate::facts::FolderLook,
         dir: &ProcessDir,
     ) -> Option<Self> {
         let tell = &after.kept.spec.tell;
@@ -64,12 +65,12 @@ impl News {
         Some(Self { row: after.clone(), matches, end, repeat: false, boot, waited_for, soon })
     }
 
-    /// The same, of a process whose notices may have been told, since nobody knows any more.
+    /// The same for a process whose notices may have been delivered, because the record of that is lost.
     pub(crate) fn maybe_told(self) -> Self {
         Self { repeat: true, ..self }
     }
 
-    /// The same, read again instead of what could not be written.
+    /// The same, to be written instead of an earlier change that the disk refused.
     pub(crate) fn instead_of(self, first: Option<&Self>) -> Self {
         let (repeat, waited_for) = first.map_or((false, false), |f| (f.repeat, f.waited_for));
         Self { repeat: self.repeat || repeat, waited_for: self.waited_for || waited_for, ..self }
@@ -79,23 +80,23 @@ impl News {
         self.row.id()
     }
 
-    /// What is known once it is written.
+    /// The facts once it is written.
     pub(crate) fn into_facts(self) -> Facts {
         self.row
     }
 
-    /// Whether somebody may have to be told.
+    /// Whether it may lead to a notice.
     pub(crate) fn is_for_somebody(&self) -> bool {
         self.end.is_some() || !self.matches.is_empty()
     }
 }
 
-/// Whether the end may have to be told: asked for, or because watching can end in the promise to do so.
+/// Whether the end may become a notice: because the owner asked for it, or because a switched-off watch promises it.
 fn wants_end(tell: &Tell) -> bool {
     tell.completion || !tell.watch.is_empty()
 }
 
-/// Whether the index is to hear of it. What else happens is read from the folder at the next start anyway, and each row costs a sync.
+/// Whether the change is written to the index. Other changes are read from the folder at the next start anyway, and each row costs a sync.
 fn is_worth_a_row(before: &Facts, after: &Facts) -> bool {
     use outlast_core::Phase;
     let (before, after) = (&before.phase, &after.phase);
@@ -104,7 +105,7 @@ fn is_worth_a_row(before: &Facts, after: &Facts) -> bool {
     begun || (after.is_final() && !before.is_final()) || (orphaned(after) && !orphaned(before))
 }
 
-/// The matches that count: those in output that was there when the command ended.
+/// The matches that count: those in output from before the end of the command.
 fn matches(redactor: &Redactor, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u64, Matched)> {
     let end = if after.is_over() { after.log_end } else { u64::MAX };
     let command = after.kept.spec.command.shown();
@@ -119,8 +120,8 @@ fn matches(redactor: &Redactor, after: &Facts, found: Vec<(u64, Matched)>) -> Ve
     found.into_iter().filter(|(_, m)| m.offset < end).map(masked).collect()
 }
 
-/// The matches in the journal, each with its place there.
-fn journalled(seen: &crate::facts::Seen) -> Vec<(u64, Matched)> {
+/// The matches in the journal, each with its position there.
+fn journalled(seen: &crate::facts::FolderLook) -> Vec<(u64, Matched)> {
     let matched = |(at, record): &(u64, Record)| match record {
         Record::Matched(m) => Some((*at, m.clone())),
         _ => None,
@@ -128,15 +129,15 @@ fn journalled(seen: &crate::facts::Seen) -> Vec<(u64, Matched)> {
     seen.journal.iter().filter_map(matched).collect()
 }
 
-/// How much of a log is read again for the text of matches.
+/// How many bytes of a log are read again for the text of matches.
 const READ_AGAIN: u64 = 1 << 20;
 
-/// The matches that never came into the journal, because the disk stayed full or because nobody was left to write them. Their place is the one that was begun for
-/// them, else the journal's end: a record that is there after all has the same place, and the same place is judged once.
-fn left_in_meta(of: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Option<(u64, Matched)> {
+/// The matches that are missing in the journal, because the disk stayed full or no keeper lived to write them. Their position is where their
+/// record was begun, or else the journal's end. If the record exists after all, it has the same position, and each position is processed once.
+fn left_in_meta(of: &Facts, seen: &crate::facts::FolderLook, dir: &ProcessDir) -> Option<(u64, Matched)> {
     let meta = seen.meta.as_ref()?;
     let waiting = meta.watched.waiting?;
-    // Written between the look at the one and at the other.
+    // The record was written after the journal and before `meta` was read.
     if journalled(seen).iter().any(|(_, m)| m.offset == waiting.offset) {
         return None;
     }
@@ -168,10 +169,10 @@ fn left_in_meta(of: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Opti
     Some((meta.watched.begun.unwrap_or(seen.cursor), matched))
 }
 
-/// What is said of the end of an adopted process.
+/// The note in the notice of an adopted process's end.
 const ADOPTED: &str = "It was adopted: its output was not kept, and its exit code is known to its own parent alone.";
 
-fn completion(redactor: &Redactor, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
+fn completion(redactor: &Redactor, facts: &Facts, seen: &crate::facts::FolderLook, dir: &ProcessDir) -> Completion {
     let tell = &facts.kept.spec.tell;
     let chars = tell.chars.map_or(limits::WAIT_EXIT_CHARS, |n| n as usize);
     let log = Log::open(dir, facts, seen.meta.as_ref());
@@ -197,7 +198,7 @@ fn completion(redactor: &Redactor, facts: &Facts, seen: &crate::facts::Seen, dir
     end
 }
 
-/// What judging goes by.
+/// Writes changes of processes and their notices.
 #[derive(Debug, Clone)]
 pub(crate) struct NoticeWriter {
     pub(crate) rules: Rules,
@@ -207,25 +208,25 @@ pub(crate) struct NoticeWriter {
     pub(crate) clock: Clock,
 }
 
-/// What came of news.
+/// What a write of changes led to.
 #[derive(Debug, Clone)]
-pub(crate) struct Made {
-    /// The notices that were not there before.
-    pub(crate) notices: Vec<Entry>,
-    /// Whether the breaker rests, and somebody has to end that in time.
+pub(crate) struct WriteResult {
+    /// The new notices.
+    pub(crate) notices: Vec<NoticeEntry>,
+    /// Whether the breaker holds back matches, so that `tick` has to end that in time.
     pub(crate) rests: bool,
 }
 
-/// The breaker, and the boot whose times it holds.
+/// The breaker as it is on disk, with the boot that its times belong to.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Stored {
+struct StoredBreaker {
     boot: String,
     breaker: Breaker,
 }
 
 impl NoticeWriter {
-    /// Writes what became of processes, and the notices that follow from it.
-    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<Made> {
+    /// Writes changes of processes, and the notices that follow from them.
+    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<ProcessChange>, now: Moment) -> rusqlite::Result<WriteResult> {
         let (mut made, mut rests) = (Vec::new(), false);
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
@@ -234,7 +235,7 @@ impl NoticeWriter {
             facts.extend(matches.into_iter().map(|(at, m)| (self.here(boot, m.up, now), n, at, m)));
         }
         if !facts.is_empty() {
-            // Merged by their times, so that what several processes said while nobody listened is judged in the order in which it was said.
+            // Merged by their times, so that matches of several processes while no engine ran are limited in the order in which they happened.
             facts.sort_by_key(|(here, n, at, m)| (here.unwrap_or(m.up), *n, *at));
             let (mut breaker, released) = self.breaker(db, now)?;
             made.extend(self.tell_sessions(db, released, None, now)?);
@@ -251,21 +252,21 @@ impl NoticeWriter {
                 continue;
             }
             let key = end_key(one.row.id());
-            // Asked for here and not before: whoever leaves from now on gives back what is kept for them behind this.
+            // Asked inside the transaction: a client that leaves from now on gives its reservation back after this.
             let waited_for = self.waiters.any(&key);
-            // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all. The sinks look on, and wait
-            // only where it is to be told if nobody waits.
+            // A waiting client gets it as its answer, and no taker gets the notice. If the answer fails, the notice is delivered. Sinks observe every
+            // notice, but wait if this one is wanted only when no client waits.
             let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
             let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
             let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.repeat);
             let process = one.row.id().to_string();
             if one.row.consumed {
-                // Its owner was answered with it before it could be written.
+                // Its owner got it as an answer before it could be written.
                 table::consume(db, &process, "an answer", now)?;
                 made.extend(table::insert_for(db, &draft, sinks, WrittenFor::AnyTaker, None, now)?);
                 continue;
             }
-            // A client that waits is answered next, and should not have to wait for this to be written as well.
+            // A waiting client is answered next, and should not wait for another write.
             let timeout = if waited_for { ANSWER_TIMEOUT } else { WAITER_TIMEOUT };
             let written_for = match (waited_for, one.soon) {
                 (true, _) => WrittenFor::Answer,
@@ -280,18 +281,18 @@ impl NoticeWriter {
                     }
                     made.push(entry);
                 }
-                // It was written before, by this engine or an earlier one.
+                // This engine or an earlier one has written it before.
                 None if awaited => table::keep_for(db, &draft.key, timeout, now)?,
                 None => {}
             }
         }
-        Ok(Made { notices: made, rests })
+        Ok(WriteResult { notices: made, rests })
     }
 
-    /// When something was seen, by the clock of this boot: as it was told if it was in this one, and now if it was in another. Nothing if nobody knows.
+    /// When something happened, in the time since this boot. Events of another boot count as now. None if the boot is unknown.
     fn here(&self, boot: Option<u128>, up: u64, now: Moment) -> Option<u64> {
         match boot {
-            // A time that has not come is not of this boot, whatever is said about it.
+            // A time in the future is not of this boot, whatever the record says.
             _ if up > now.up as u64 => Some(now.up as u64),
             Some(boot) if boot == self.boot => Some(up),
             Some(_) => Some(now.up as u64),
@@ -303,11 +304,11 @@ impl NoticeWriter {
         &self,
         db: &Connection,
         breaker: &mut Breaker,
-        of: &News,
+        of: &ProcessChange,
         (at, here): (u64, Option<u64>),
         matched: Matched,
         now: Moment,
-    ) -> rusqlite::Result<Vec<Entry>> {
+    ) -> rusqlite::Result<Vec<NoticeEntry>> {
         let id = of.row.id();
         let name = id.to_string();
         let (judged, mut limiter) = limiter(db, &name)?.unwrap_or_default();
@@ -350,19 +351,19 @@ impl NoticeWriter {
         Ok(made)
     }
 
-    fn draft(&self, row: &Facts, key: String, at: Time, body: Body, repeat: bool) -> Draft {
+    fn draft(&self, row: &Facts, key: String, at: Time, body: Body, repeat: bool) -> NoticeDraft {
         let spec = &row.kept.spec;
-        Draft { key, at, process: Some(row.id()), owner: spec.owner.clone(), route: spec.tell.route.clone(), body, repeat }
+        NoticeDraft { key, at, process: Some(row.id()), owner: spec.owner.clone(), route: spec.tell.route.clone(), body, repeat }
     }
 
-    /// Tells conversations that their matches are held back, or are told again. `from`: the match that made it so, unless time did.
+    /// Writes notices that matches of a session are held back, or are reported again. `from`: the match that caused it, unless time did.
     fn tell_sessions(
         &self,
         db: &Connection,
         verdicts: Vec<WatchDecision>,
-        from: Option<(&News, u64)>,
+        from: Option<(&ProcessChange, u64)>,
         now: Moment,
-    ) -> rusqlite::Result<Vec<Entry>> {
+    ) -> rusqlite::Result<Vec<NoticeEntry>> {
         let mut made = Vec::new();
         for verdict in verdicts {
             let (session, body) = match verdict {
@@ -370,23 +371,24 @@ impl NoticeWriter {
                 WatchDecision::Released { session, suppressed, message } => (session, Body::WatchOverflowReleased { message, suppressed }),
                 WatchDecision::Match { .. } | WatchDecision::Disabled { .. } => continue,
             };
-            // The same match says the same, however often it is read. What time did happens once, behind the newest notice.
+            // The same match gives the same key, however often it is read. A change caused by time happens once, after the newest notice.
             let cause = match from {
                 Some((news, at)) => format!("{}/{at}", news.row.id()),
                 None => format!("behind/{}", table::last_seq(db)?),
             };
-            // The length keeps a conversation's name apart from what follows it.
+            // The length separates the session's name from what follows it.
             let key = format!("overflow/{}/{session}/{}/{cause}", session.len(), body_kind(&body));
             let owner = Owner { session: Some(session).filter(|s| !s.is_empty()), ..Owner::default() };
             let route = route_of(db, owner.session.as_deref().unwrap_or_default())?;
-            let draft = Draft { key, at: now.utc, process: None, owner, route, body, repeat: from.is_some_and(|(news, _)| news.repeat) };
+            let draft =
+                NoticeDraft { key, at: now.utc, process: None, owner, route, body, repeat: from.is_some_and(|(news, _)| news.repeat) };
             made.extend(table::insert_for(db, &draft, &self.sinks, WrittenFor::AnyTaker, None, now)?);
         }
         Ok(made)
     }
 
-    /// Ends a rest of the breaker that is over, and tells so. When to look again.
-    pub(crate) fn tick(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Vec<Entry>, Option<u64>)> {
+    /// Ends a pause of the breaker that is over, and writes its notices. Returns them, and when to check again.
+    pub(crate) fn tick(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Vec<NoticeEntry>, Option<u64>)> {
         let (mut breaker, mut released) = self.breaker(db, now)?;
         released.extend(breaker.tick(now.up as u64));
         let due = breaker.due();
@@ -400,15 +402,15 @@ impl NoticeWriter {
 
     fn breaker(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Breaker, Vec<WatchDecision>)> {
         let Some(stored) = table::one(db, "breaker")? else { return Ok((Breaker::default(), Vec::new())) };
-        // What cannot be read any more holds nothing back.
-        let Stored { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
+        // A breaker that cannot be read holds nothing back.
+        let StoredBreaker { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
         let ours = boot == self.boot() && !breaker.is_ahead_of(now.up as u64);
         let released = if ours { Vec::new() } else { breaker.rebooted() };
         Ok((breaker, released))
     }
 
     fn keep(&self, db: &Connection, breaker: Breaker) -> rusqlite::Result<()> {
-        table::set_one(db, "breaker", &text(&Stored { boot: self.boot(), breaker }))
+        table::set_one(db, "breaker", &text(&StoredBreaker { boot: self.boot(), breaker }))
     }
 
     pub(super) fn boot(&self) -> String {
@@ -424,7 +426,7 @@ fn quoted(matched: &Matched) -> String {
     lines
 }
 
-/// How far a process's matches were judged, and what the limiter knows.
+/// The position in the journal up to which a process's matches were processed, and its limiter.
 fn limiter(db: &Connection, process: &str) -> rusqlite::Result<Option<(u64, Limiter)>> {
     let found: Option<(i64, Vec<u8>)> = db
         .prepare_cached("SELECT cursor, limiter FROM watching WHERE process = ?1")?
@@ -433,7 +435,7 @@ fn limiter(db: &Connection, process: &str) -> rusqlite::Result<Option<(u64, Limi
     Ok(found.map(|(cursor, limiter)| (cursor as u64, serde_json::from_slice(&limiter).unwrap_or_default())))
 }
 
-/// What the limiter knows of a process: how many matches were told, and whether it is watched no more.
+/// How many matches of a process were reported, and whether the limiter has switched reports off.
 pub(crate) fn watched(db: &Connection, process: ProcessId) -> rusqlite::Result<(u32, bool)> {
     Ok(limiter(db, &process.to_string())?.map_or((0, false), |(_, l)| (l.hits(), l.is_disabled())))
 }
@@ -442,9 +444,9 @@ fn body_kind(body: &Body) -> &'static str {
     if let Body::WatchOverflowTripped { .. } = body { "tripped" } else { "released" }
 }
 
-/// Where in a chat a conversation is: as its newest notice says.
+/// The route of a session, from its newest notice.
 pub(super) fn route_of(db: &Connection, session: &str) -> rusqlite::Result<Route> {
-    let newest = table::Filter { session: Some(session.to_owned()), newest: true, limit: 1, ..table::Filter::default() };
+    let newest = table::NoticeFilter { session: Some(session.to_owned()), newest: true, limit: 1, ..table::NoticeFilter::default() };
     Ok(table::read(db, &newest)?.pop().map(|e| e.notice.route).unwrap_or_default())
 }
 

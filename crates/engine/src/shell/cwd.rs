@@ -10,7 +10,7 @@ pub struct NoDirectory {
     pub wanted: PathBuf,
     /// Why it cannot be used.
     pub why: io::Error,
-    /// Its nearest parent that can be entered.
+    /// The nearest parent that can be entered.
     pub nearest: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! Which shell runs a shell line.
+//! Finds the shell that runs a shell command line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use super::program::is_program;
 
-/// A shell, and whether it can be treated as bash.
+/// A shell, and whether it is bash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shell {
     /// The program, as an absolute path.
     pub path: PathBuf,
-    /// What may be asked of it.
+    /// What it supports.
     pub kind: ShellKind,
 }
 
-/// What may be asked of a shell.
+/// What a shell supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShellKind {
     /// Functions, aliases and a login snapshot.
@@ -25,8 +25,8 @@ pub enum ShellKind {
 }
 
 impl Shell {
-    /// The shell at `path`. It is bash if it is called so: `/bin/sh` is not, whatever it links to,
-    /// because under that name bash leaves out what we rely on.
+    /// The shell at `path`. It is bash if its name is: `/bin/sh` is not, whatever it links to, because under that name bash lacks features that we
+    /// use.
     pub fn at(path: impl Into<PathBuf>) -> Shell {
         let path = path.into();
         let kind = if path.file_name() == Some(OsStr::new("bash")) { ShellKind::Bash } else { ShellKind::Other };

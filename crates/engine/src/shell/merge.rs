@@ -1,8 +1,7 @@
-//! Argv and environment of a command, from all who have a say.
+//! Merges the argv and environment of a command from all sources.
 //!
-//! In rising order: what the caller had, without what is blocked; what login files set and the
-//! caller does not; what a command without a person in front of it needs; what was asked for
-//! explicitly.
+//! In rising order of precedence: the caller's environment without blocked names; variables that login files set and the caller has not;
+//! settings for commands that run unattended; explicit variables of the request.
 
 mod check;
 
@@ -11,81 +10,84 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub use check::{Fault, MergeError, Part, STRING_LIMIT, Source, TOTAL_LIMIT, parse_variable};
+pub use check::{LaunchPart, MergeError, STRING_LIMIT, TOTAL_LIMIT, VariableFault, VariableSource, parse_variable};
 use check::{check, check_size};
 
 use super::blocked::{forced_name, is_blocked};
 use super::{SYSTEM_PATH, Shell, ShellKind, Snapshot, Variable};
 
-/// All that goes into a launch.
+/// The inputs of a merge.
 #[derive(Clone, Copy)]
-pub struct Parts<'a> {
-    /// The caller's environment, as it was when it asked. Of a name that occurs twice the last
-    /// counts, as it does for bash.
+pub struct LaunchInputs<'a> {
+    /// The caller's environment at the time of the request. Of a name that occurs twice the last counts, as in bash.
     pub caller: &'a [Variable],
-    /// Variables that were asked for by name.
+    /// Explicit variables of the request.
     pub extras: &'a [Variable],
-    /// What login files add, if that is known.
+    /// What login files add, if there is a snapshot.
     pub snapshot: Option<&'a Snapshot>,
-    /// The shell for a line.
+    /// The shell for a command line.
     pub shell: &'a Shell,
     /// What to run.
-    pub form: Form<'a>,
-    /// What its output goes to.
-    pub mode: Mode,
+    pub form: CommandForm<'a>,
+    /// Where its output goes.
+    pub mode: OutputMode,
     /// Where it runs.
     pub cwd: &'a Path,
-    /// The process it is.
+    /// The id of the process.
     pub process_id: &'a str,
 }
 
 /// What to run.
 #[derive(Clone, Copy)]
-pub enum Form<'a> {
-    /// A line for the shell.
+pub enum CommandForm<'a> {
+    /// A shell command line.
     Line(&'a [u8]),
     /// A program and its arguments, as they are.
     Argv(&'a [Vec<u8>]),
 }
 
-/// What a command's output goes to.
+/// Where a command's output goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum OutputMode {
     /// A pipe.
     Pipe,
     /// A terminal of its own.
     Pty,
 }
 
-/// What the keeper is to execute. The program is `argv[0]`: a path in the line form; in the argv
-/// form to be found with [`resolve_program`](super::resolve_program) and [`Launch::path`].
+/// What the keeper is to execute. The program is `argv[0]`: a path in the line form; in the argv form to be found with
+/// [`resolve_program`](super::resolve_program) and [`MergedLaunch::path`].
 #[derive(Clone, PartialEq, Eq)]
-pub struct Launch {
+pub struct MergedLaunch {
     /// The arguments, the program's name first.
     pub argv: Vec<Vec<u8>>,
     /// The whole environment, sorted by name.
     pub env: Vec<Variable>,
-    /// Names that the caller had and the command does not get.
+    /// Names of the caller's environment that the command does not get.
     pub removed: Vec<Vec<u8>>,
 }
 
-impl Launch {
+impl MergedLaunch {
     /// The PATH that the command has.
     pub fn path(&self) -> &[u8] {
         self.env.iter().find(|(name, _)| name == b"PATH").map_or(&[], |(_, value)| value)
     }
 }
 
-impl fmt::Debug for Launch {
-    // Neither arguments nor values belong in a log.
+impl fmt::Debug for MergedLaunch {
+    // Arguments and values must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
-        f.debug_struct("Launch").field("arguments", &self.argv.len()).field("names", &names).field("removed", &self.removed.len()).finish()
+        f.debug_struct("MergedLaunch")
+            .field("arguments", &self.argv.len())
+            .field("names", &names)
+            .field("removed", &self.removed.len())
+            .finish()
     }
 }
 
-/// Makes argv and environment of a command.
-pub fn merge(parts: &Parts<'_>) -> Result<Launch, MergeError> {
+/// Merges the argv and environment of a command.
+pub fn merge(parts: &LaunchInputs<'_>) -> Result<MergedLaunch, MergeError> {
     let explicit = explicit(parts.extras)?;
     let (mut env, removed) = inherited(parts.caller)?;
 
@@ -103,27 +105,27 @@ pub fn merge(parts: &Parts<'_>) -> Result<Launch, MergeError> {
     let argv = argv(parts, &mut env)?;
     let env: Vec<Variable> = env.into_iter().collect();
     check_size(parts, &argv, &env)?;
-    Ok(Launch { argv, env, removed })
+    Ok(MergedLaunch { argv, env, removed })
 }
 
 type Environment = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What was asked for by name, under plain names.
+/// The explicit variables, under plain names.
 fn explicit(extras: &[Variable]) -> Result<Environment, MergeError> {
     let mut explicit = Environment::new();
     for (index, (name, value)) in extras.iter().enumerate() {
         let plain = forced_name(name).unwrap_or(name);
-        check(Source::Explicit, index + 1, plain, value)?;
+        check(VariableSource::Explicit, index + 1, plain, value)?;
         explicit.insert(plain.to_vec(), value.clone());
     }
     Ok(explicit)
 }
 
-/// What the caller had and may hand on, and the names that it may not.
+/// The caller's variables that the command may inherit, and the names of those that it may not.
 fn inherited(caller: &[Variable]) -> Result<(Environment, BTreeSet<Vec<u8>>), MergeError> {
     let (mut env, mut removed) = (Environment::new(), BTreeSet::new());
     for (index, (name, value)) in caller.iter().enumerate() {
-        check(Source::Caller, index + 1, name, value)?;
+        check(VariableSource::Caller, index + 1, name, value)?;
         if forced_name(name).is_some() || is_blocked(name).is_some() {
             removed.insert(name.clone());
         } else if name != b"_" {
@@ -133,20 +135,20 @@ fn inherited(caller: &[Variable]) -> Result<(Environment, BTreeSet<Vec<u8>>), Me
     Ok((env, removed))
 }
 
-/// What holds unless it was asked for differently. An inherited value does not count as asked for
-/// without a terminal: it was chosen for the terminal that the caller sits at.
-fn set_defaults(env: &mut Environment, parts: &Parts<'_>) {
+/// The settings for unattended commands, unless the request sets them. Without a terminal, an inherited value does not count as a setting: it was
+/// chosen for the caller's own terminal.
+fn set_defaults(env: &mut Environment, parts: &LaunchInputs<'_>) {
     let pagers = ["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"];
     let mut set = |name: &str, value: &[u8]| env.insert(name.into(), value.to_vec());
     set("PYTHONUNBUFFERED", b"1");
     set("PWD", parts.cwd.as_os_str().as_bytes());
     match parts.mode {
-        Mode::Pipe => {
+        OutputMode::Pipe => {
             set("TERM", b"dumb");
             for pager in pagers {
                 set(pager, b"cat");
             }
-            // Who forces colours on means it, and programs complain about both.
+            // Forced colours are kept, and programs complain if both variables are set.
             let forces = |(name, value): (&Vec<u8>, &Vec<u8>)| {
                 matches!(name.as_slice(), b"FORCE_COLOR" | b"CLICOLOR_FORCE") && !matches!(value.as_slice(), b"" | b"0" | b"false")
             };
@@ -155,8 +157,8 @@ fn set_defaults(env: &mut Environment, parts: &Parts<'_>) {
                 env.insert(b"NO_COLOR".to_vec(), b"1".to_vec());
             }
         }
-        Mode::Pty => {
-            // The size is the terminal's to tell, and it may change.
+        OutputMode::Pty => {
+            // Programs ask the terminal for its size, which may change.
             env.remove(b"LINES".as_slice());
             env.remove(b"COLUMNS".as_slice());
             for pager in pagers {
@@ -172,9 +174,8 @@ fn set_defaults(env: &mut Environment, parts: &Parts<'_>) {
 
 /// The caller's PATH with what login files added.
 ///
-/// An entry that the caller has stays where the caller has it. Of the others, those that login put
-/// before the system's directories come right before the caller's first one of these, so that they
-/// win over the system and not over what the caller chose; the rest come last.
+/// The caller's entries keep their order. Of the others, those that login files put before the system's directories come right before the
+/// caller's first system directory, so that they precede the system but not the caller's choice. The rest come last.
 fn join_path(caller: Option<&[u8]>, login: Option<&[u8]>) -> Vec<u8> {
     let split = |path: &'_ [u8]| -> Vec<Vec<u8>> { path.split(|byte| *byte == b':').map(<[u8]>::to_vec).collect() };
     let system = split(SYSTEM_PATH.as_bytes());
@@ -204,17 +205,17 @@ fn join_path(caller: Option<&[u8]>, login: Option<&[u8]>) -> Vec<u8> {
     entries.join(&b':')
 }
 
-fn argv(parts: &Parts<'_>, env: &mut Environment) -> Result<Vec<Vec<u8>>, MergeError> {
+fn argv(parts: &LaunchInputs<'_>, env: &mut Environment) -> Result<Vec<Vec<u8>>, MergeError> {
     let line = match parts.form {
-        Form::Argv([]) => return Err(MergeError::NoCommand),
-        Form::Argv(argv) => {
+        CommandForm::Argv([]) => return Err(MergeError::NoCommand),
+        CommandForm::Argv(argv) => {
             return match argv.iter().position(|argument| argument.contains(&0)) {
-                Some(at) => Err(MergeError::Nul(Part::Argument(at))),
+                Some(at) => Err(MergeError::Nul(LaunchPart::Argument(at))),
                 None => Ok(argv.to_vec()),
             };
         }
-        Form::Line(line) if line.contains(&0) => return Err(MergeError::Nul(Part::Line)),
-        Form::Line(line) => line,
+        CommandForm::Line(line) if line.contains(&0) => return Err(MergeError::Nul(LaunchPart::Line)),
+        CommandForm::Line(line) => line,
     };
     let shell = parts.shell.path.as_os_str().as_bytes();
     let options: &[&[u8]] = match parts.shell.kind {
@@ -234,8 +235,7 @@ fn argv(parts: &Parts<'_>, env: &mut Environment) -> Result<Vec<Vec<u8>>, MergeE
     Ok(words.into_iter().map(<[u8]>::to_vec).collect())
 }
 
-/// Whether bash looks at BASH_ENV at all: in POSIX and in privileged mode it does not, and then
-/// nothing would take our file out of the environment again.
+/// Whether bash reads BASH_ENV. In POSIX and in privileged mode it does not, and then nothing would remove our file from the environment.
 fn reads_bash_env(env: &Environment) -> bool {
     let options = env.get(b"SHELLOPTS".as_slice()).map_or(&[][..], Vec::as_slice);
     let ignores = |option: &[u8]| matches!(option, b"posix" | b"privileged");

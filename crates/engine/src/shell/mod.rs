@@ -1,13 +1,10 @@
-//! What a command is started with: which shell, where, and in which environment.
+//! How a command is started: its shell, directory and environment.
 //!
-//! Everything here is a function of its arguments. The caller's environment arrives with the
-//! request, home and user are named by whoever starts the engine, and nothing below reads
-//! `std::env`. The functions block: [`Snapshots::get`] for as long as a login shell takes, once,
-//! the others not at all.
+//! Everything here is a function of its arguments. The caller's environment comes with the request, home and user are settings of the engine,
+//! and nothing here reads `std::env`. [`Snapshots::get`] blocks for as long as a login shell takes, once; the other functions do not block.
 //!
-//! A launch goes through this module in one line of thought: [`find()`] names the shell,
-//! [`existing_cwd`] the directory, [`Snapshots::get`] what login files would have added, and
-//! [`merge()`] makes argv and environment of it all.
+//! For a launch, [`find()`] finds the shell, [`existing_cwd`] checks the directory, [`Snapshots::get`] gets what login files add, and
+//! [`merge()`] makes argv and environment of all of it.
 
 mod blocked;
 mod cwd;
@@ -17,17 +14,20 @@ mod program;
 mod snapshot;
 
 pub(crate) use blocked::is_missed;
-pub use blocked::{Why, forced_name, is_blocked};
+pub use blocked::{BlockReason, forced_name, is_blocked};
 pub use cwd::{NoDirectory, existing_cwd};
 pub use find::{Shell, ShellKind, find};
-pub use merge::{Fault, Form, Launch, MergeError, Mode, Part, Parts, STRING_LIMIT, Source, TOTAL_LIMIT, merge, parse_variable};
+pub use merge::{
+    CommandForm, LaunchInputs, LaunchPart, MergeError, MergedLaunch, OutputMode, STRING_LIMIT, TOTAL_LIMIT, VariableFault, VariableSource,
+    merge, parse_variable,
+};
 pub use program::{ProgramError, resolve_program};
-pub use snapshot::{DEFAULT_LIMIT, Request, Snapshot, SnapshotState, Snapshots, TakeFailure};
+pub use snapshot::{DEFAULT_LIMIT, Snapshot, SnapshotRequest, SnapshotState, Snapshots, TakeFailure};
 
-/// One environment variable, name and value, as the bytes they are.
+/// The name and value of an environment variable, as bytes.
 pub type Variable = (Vec<u8>, Vec<u8>);
 
-/// What PATH is where nobody says, and which of its entries count as the system's own.
+/// The default PATH. Its entries also count as the system's directories.
 pub(crate) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 #[cfg(test)]

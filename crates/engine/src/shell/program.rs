@@ -1,4 +1,4 @@
-//! Which file an argv names.
+//! Finds the program that an argv names.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,7 @@ pub enum ProgramError {
 }
 
 impl ProgramError {
-    /// What a shell reports for this: 127 or 126.
+    /// The exit code of a shell in this case: 127 or 126.
     pub fn exit_code(&self) -> i32 {
         match self {
             ProgramError::NotFound { .. } => 127,
@@ -34,12 +34,10 @@ impl ProgramError {
     }
 }
 
-/// Finds the program for the first word of an argv, as `execvp` would with this PATH in this
-/// directory. A name with a slash is a path; an empty entry of PATH is `cwd`; a wholly empty PATH
-/// has nothing in it.
+/// Finds the program for the first word of an argv, as `execvp` would with this PATH in this directory. A name with a slash is a path; an empty
+/// entry of PATH is `cwd`; an empty PATH finds nothing.
 ///
-/// A file that may not be run does not end the search, but is what is reported if nothing better
-/// comes.
+/// A file that may not be executed does not end the search. It is reported if no better one is found.
 pub fn resolve_program(argv0: &[u8], path: &[u8], cwd: &Path) -> Result<PathBuf, ProgramError> {
     let not_found = || ProgramError::NotFound { name: String::from_utf8_lossy(argv0).into_owned() };
     if argv0.is_empty() {
@@ -69,7 +67,7 @@ pub fn resolve_program(argv0: &[u8], path: &[u8], cwd: &Path) -> Result<PathBuf,
     Err(refused.map_or_else(not_found, |path| ProgramError::NotExecutable { path }))
 }
 
-/// Whether this is a regular file that we may run.
+/// Whether this is a regular file that we may execute.
 pub(super) fn is_program(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }

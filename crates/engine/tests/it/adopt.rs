@@ -19,7 +19,7 @@ async fn an_adopted_process_is_listed_stopped_and_survives_a_restart() {
     assert_eq!(again.adopted[0].session_id, info.session_id, "case 209");
     world.restart(|_| {}).await;
     assert_eq!(world.client.list(&Scope::default(), true).await.unwrap().len(), 1);
-    // Whoever started it still has to reap it; to everybody else a zombie is dead.
+    // Its parent still has to reap it. For all others a zombie is dead.
     let id = info.session_id;
     let killed = world.client.process(id).kill(Default::default()).await.unwrap();
     assert_eq!((killed.fate.completion_reason, killed.fate.exit_code), (Some(Reason::Killed), Some(None)));
@@ -58,7 +58,7 @@ async fn what_is_part_of_a_known_process_is_not_taken_in() {
         let own = world.client.adopt(AdoptFrom::Pid { pid }).await.unwrap_err();
         assert_eq!((own.code(), own.to_string()), ("not_that_process", format!("pid {pid} belongs to {}: {why}", process.id())));
         let other = world.session("other").adopt(AdoptFrom::Pid { pid }).await.unwrap_err();
-        assert_eq!(other.to_string(), format!("pid {pid} belongs to a process of another conversation: {why}"));
+        assert_eq!(other.to_string(), format!("pid {pid} belongs to a process of another session: {why}"));
     }
     process.kill(Default::default()).await.unwrap();
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const DAY: i64 = 86_400_000_000;
 
-/// The system's clock, set wrong by so many microseconds.
+/// The system's clock, set wrong by this many microseconds.
 fn wrong_by(by: &Arc<AtomicI64>) -> impl FnOnce(&mut Config) + use<> {
     let by = Arc::clone(by);
     move |config| config.clock = Clock::of(move || Time::from_micros(outlast_store::os::now().micros() + by.load(SeqCst)))

@@ -18,12 +18,12 @@ impl Home {
         Self { tmp: tempfile::Builder::new().prefix("oe-").tempdir().unwrap() }
     }
 
-    /// An engine of its own, and a client that speaks for a conversation.
+    /// An engine of its own, and a client of a session.
     async fn open(&self) -> (Engine, Client) {
         let began = std::time::Instant::now();
         let engine = loop {
             match Engine::start(config(&self.tmp)).await {
-                // A program that another test starts right now has the lock of the last engine until it is executed, and no descriptor tells when.
+                // A program that another test starts right now has the lock of the last engine until its exec, and no descriptor reports when.
                 Err(ServeError::Taken { .. }) if began.elapsed() < LONG => tokio::task::yield_now().await,
                 started => break started.unwrap(),
             }
@@ -32,7 +32,7 @@ impl Home {
         (engine, client.with_owner(Owner::session("chat")))
     }
 
-    /// A command that ends when it is let go.
+    /// Starts a command that ends after `let_go`.
     async fn start(&self, client: &Client) -> Process {
         let line = format!("echo begun; read line < {}; echo $line; exit 3", self.door().display());
         let env = [("PATH".into(), "/usr/bin:/bin".into())];
@@ -48,7 +48,7 @@ impl Home {
         door
     }
 
-    /// Lets the command go. Opening waits until it is there to read.
+    /// Lets the command end. Opening the pipe waits until the command reads it.
     fn let_go(&self) {
         std::fs::write(self.door(), "and ended\n").unwrap();
     }
@@ -60,7 +60,7 @@ impl Drop for Home {
     }
 }
 
-/// The ends that are told now, each acknowledged.
+/// The ends that are delivered now, each acknowledged.
 async fn told(client: &Client, wait: Duration) -> Vec<String> {
     let given = client.take(&Take::default().limit(10).wait_at_most(wait)).await.unwrap();
     for told in &given.notices {
@@ -103,7 +103,7 @@ async fn a_home_has_one_engine_and_a_second_one_is_told_so() {
     let process = home.start(&client).await;
     let taken = Engine::start(config(&home.tmp)).await.unwrap_err();
     assert!(matches!(&taken, ServeError::Taken { home: whose } if *whose == engine.home()), "{taken:?}");
-    // Whoever wants to speak to the one that is there can, once it listens.
+    // Other programs can connect to the engine once it listens.
     let to = Connect::to(engine.home());
     assert!(Client::connect(&to).await.map(|_| ()).unwrap_err().is_not_running());
     engine.listen().await.unwrap();

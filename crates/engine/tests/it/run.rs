@@ -186,7 +186,7 @@ async fn an_engine_with_nothing_to_do_leaves_and_one_with_something_stays() {
     let client = Client::over(engine.connect()).await.unwrap();
     let here = caller([("PATH".into(), "/usr/bin:/bin".into())], tmp.path());
     let process = client.run(Run::new(Spec::shell("while [ ! -e gate ]; do sleep 0.01; done"), here)).await.unwrap();
-    assert!(tokio::time::timeout(Duration::from_millis(100), engine.stopped()).await.is_err(), "somebody is connected");
+    assert!(tokio::time::timeout(Duration::from_millis(100), engine.stopped()).await.is_err(), "a client is connected");
     drop((client, process));
     assert!(tokio::time::timeout(Duration::from_millis(100), engine.stopped()).await.is_err(), "something runs");
     std::fs::write(tmp.path().join("gate"), "").unwrap();

@@ -123,7 +123,8 @@ async fn the_stop_of_an_orphan_is_finished_by_the_next_engine() {
     journal.append(&Record::StopAsked { at: outlast_store::os::now(), stop }).unwrap();
     drop(journal);
     world.restart(|_| {}).await;
-    let end = tokio::time::timeout(LONG, world.client.process(process.id()).wait(None)).await.expect("nobody went on with it").unwrap();
+    let end =
+        tokio::time::timeout(LONG, world.client.process(process.id()).wait(None)).await.expect("no engine continued the stop").unwrap();
     assert_eq!(end.fate.completion_reason, Some(Reason::Killed));
     assert_eq!(end.fate.termination_source.as_deref(), Some("process.kill"));
 }

@@ -1,4 +1,4 @@
-//! Who is told, and of whose processes.
+//! Which sessions may see and touch which processes.
 
 use crate::world::World;
 use outlast_client::{Client, Owner, Run, Spec, Take, Until};

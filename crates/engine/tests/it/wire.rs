@@ -129,7 +129,7 @@ async fn writes_that_wait_for_their_turn_hold_a_bounded_number_of_bytes() {
     let started = world.run(Spec::shell("exec sleep 1000").with_input()).await;
     let process = world.client.process(started.session_id);
     let mut raw = Raw::greeted(&world).await;
-    // Nobody reads them, so none is answered.
+    // The client reads none of the answers.
     for n in 0..4u64 {
         raw.send(&json!({"id": 10 + n, "op": "write", "process": started.session_id, "len": PIECE})).await;
         for chunk in vec![b'x'; PIECE].chunks(frame::RAW_CHUNK) {
@@ -141,7 +141,7 @@ async fn writes_that_wait_for_their_turn_hold_a_bounded_number_of_bytes() {
     for _ in 0..4 {
         raw.next().await.unwrap();
     }
-    // Whoever was answered has made room.
+    // An answered request has made room.
     assert_eq!(raw.error_of(&json!({"id": 21, "op": "write", "process": "abcd", "len": 0})).await, "not_found");
     raw.send(&json!({"id": 22, "op": "write", "process": "abcd", "len": 5})).await;
     raw.stream.write_all(&frame::raw(22, b"small")).await.unwrap();

@@ -55,7 +55,7 @@ impl World {
         self.client.process(info.session_id)
     }
 
-    /// The client of a conversation.
+    /// The client of a session.
     pub(crate) fn session(&self, key: &str) -> Client {
         self.client.with_owner(Owner { session: Some(key.into()), ..Owner::default() })
     }
@@ -65,7 +65,7 @@ impl World {
     }
 }
 
-/// What an engine is told that a test starts.
+/// The settings of an engine that a test starts.
 pub(crate) fn config(tmp: &tempfile::TempDir) -> Config {
     let home = tmp.path().join("user");
     std::fs::create_dir_all(&home).unwrap();

@@ -1,7 +1,7 @@
-//! Which notices a taker is given.
+//! Claims: which notices a taker gets.
 
 use super::rows::NoticeRow;
-use super::{Answered, Entry, by_seq, column, until};
+use super::{AnswerSize, NoticeEntry, by_seq, column, until};
 use outlast_core::notice_state::{LeaseHolder, Moment, NoticeEvent, NoticeGeneration, NoticeReply, TakerKind, Uptime, Verdict};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
@@ -20,17 +20,17 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// What the claim is for one notice.
+    /// The event that the claim is for one notice.
     fn event<'a>(&'a self, holder: LeaseHolder, generation: NoticeGeneration<'a>) -> NoticeEvent<'a> {
         let until = self.now.up.saturating_add(self.lease_for);
         NoticeEvent::Claim { taker: self.taker, holder, token: &self.lease, until, generation }
     }
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Debug, Default)]
 pub(crate) struct Claimed {
-    pub(crate) given: Vec<Entry>,
+    pub(crate) given: Vec<NoticeEntry>,
     /// How many were dropped because they are for a generation of the session that has ended.
     pub(crate) too_late: u64,
 }
@@ -40,14 +40,15 @@ fn open_of_session() -> String {
     format!("SELECT {} FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 ORDER BY seq", NoticeRow::COLUMNS)
 }
 
-/// Gives out the next notices of a session, each to one taker until its lease ends. A taker of a generation that has ended is given none.
+/// Leases the next notices of a session to one taker. A taker of a generation that has ended gets none.
 pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed> {
-    lives(db, &claim.session, &claim.generation)?;
+    note_generation(db, &claim.session, &claim.generation)?;
     let newest = newest_generation(db, &claim.session)?;
     if !claim.generation.is_empty() && newest.as_ref() != Some(&claim.generation) {
         return Ok(Claimed::default());
     }
-    let (mut given, mut changed, mut unreadable, mut too_late, mut answered) = (Vec::new(), Vec::new(), Vec::new(), 0, Answered::default());
+    let (mut given, mut changed, mut unreadable, mut too_late, mut answered) =
+        (Vec::new(), Vec::new(), Vec::new(), 0, AnswerSize::default());
     let mut open = db.prepare_cached(&open_of_session())?;
     let mut rows = open.query(params![claim.session])?;
     while given.len() < claim.limit
@@ -59,7 +60,7 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed>
         match step.reply {
             NoticeReply::Given => match by_seq(db, row.seq)? {
                 None => {}
-                Some(Entry { unreadable: Some(why), .. }) => unreadable.push((row, why)),
+                Some(NoticeEntry { unreadable: Some(why), .. }) => unreadable.push((row, why)),
                 Some(entry) if answered.has_room(entry.answered_bytes()) => given.push((row, step, entry)),
                 Some(_) => break,
             },
@@ -77,7 +78,7 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed>
     for (mut row, why) in unreadable {
         drop_unreadable(db, &mut row, &why, claim.now)?;
     }
-    let give = |(mut row, step, mut entry): (NoticeRow, _, Entry)| -> rusqlite::Result<Entry> {
+    let give = |(mut row, step, mut entry): (NoticeRow, _, NoticeEntry)| -> rusqlite::Result<NoticeEntry> {
         row.carry_out(db, step, claim.now)?;
         entry.follow(&row.notice, claim.now);
         Ok(entry)
@@ -85,7 +86,7 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed>
     Ok(Claimed { given: given.into_iter().map(give).collect::<rusqlite::Result<_>>()?, too_late })
 }
 
-/// A notice whose content cannot be read is dropped: its owner cannot be told.
+/// Drops a notice whose content cannot be read, because it cannot be delivered.
 fn drop_unreadable(db: &Connection, row: &mut NoticeRow, why: &str, now: Moment) -> rusqlite::Result<()> {
     row.apply(db, NoticeEvent::Settle { token: None, verdict: Verdict::Dropped(why) }, now)?;
     Ok(())
@@ -94,7 +95,7 @@ fn drop_unreadable(db: &Connection, row: &mut NoticeRow, why: &str, now: Moment)
 /// The most notices that are counted as waiting.
 const MAX_COUNTED: u64 = 1_000;
 
-/// How many notices of a session a claim at a terminal would give out. Nothing is settled by counting.
+/// How many notices a claim of a terminal would lease. Counting settles nothing.
 pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<u64> {
     let claim = Claim {
         session: session.to_owned(),
@@ -120,44 +121,44 @@ pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::
     Ok(count)
 }
 
-/// What became of one notice that a sink asked for by its place.
-pub(super) enum One {
-    Given(Box<Entry>),
+/// The result of a sink's claim of one notice by its number.
+pub(super) enum SinkClaim {
+    Given(Box<NoticeEntry>),
     /// Another client or sink has it.
     Lent,
     /// It is for a generation of the session that has not begun.
     NotYet,
-    /// It is settled, or gone.
+    /// It is settled or was removed.
     Over,
 }
 
-/// Gives one notice to a sink, by the rules of [`claim`]. A sink that asks again with the same token gets the same answer: the first one may
-/// not have arrived.
-pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<One> {
-    let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok(One::Over) };
+/// Leases one notice to a sink, by the rules of [`claim`]. A sink that asks again with the same token gets the same answer, because the first one
+/// may not have arrived.
+pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<SinkClaim> {
+    let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok(SinkClaim::Over) };
     let newest = newest_generation(db, &claim.session)?;
     let step = row.decide(claim.event(LeaseHolder::Sink, generation_of(db, &row, newest.as_deref())?), claim.now);
     match step.reply {
         NoticeReply::Given => {
-            let Some(mut entry) = by_seq(db, seq)? else { return Ok(One::Over) };
+            let Some(mut entry) = by_seq(db, seq)? else { return Ok(SinkClaim::Over) };
             if let Some(why) = &entry.unreadable {
                 drop_unreadable(db, &mut row, why, claim.now)?;
-                return Ok(One::Over);
+                return Ok(SinkClaim::Over);
             }
             row.carry_out(db, step, claim.now)?;
             entry.follow(&row.notice, claim.now);
-            Ok(One::Given(Box::new(entry)))
+            Ok(SinkClaim::Given(Box::new(entry)))
         }
-        NoticeReply::Busy => Ok(One::Lent),
-        NoticeReply::Skipped => Ok(One::NotYet),
+        NoticeReply::Busy => Ok(SinkClaim::Lent),
+        NoticeReply::Skipped => Ok(SinkClaim::NotYet),
         NoticeReply::Done | NoticeReply::None | NoticeReply::Already | NoticeReply::Lost => {
             row.carry_out(db, step, claim.now)?;
-            Ok(One::Over)
+            Ok(SinkClaim::Over)
         }
     }
 }
 
-/// How long until the next lease of this session ends.
+/// How long until the next lease of this session runs out.
 pub(crate) fn next_lapse(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
     let at: Option<i64> = db
         .prepare_cached("SELECT MIN(lease_up) FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 AND lease_up > ?2")?
@@ -165,7 +166,7 @@ pub(crate) fn next_lapse(db: &Connection, session: &str, now: Moment) -> rusqlit
     Ok(at.map(|at| until(at, now)))
 }
 
-/// A session of gateways with notices that can be taken now. If it has newer ones, or some that were given out in between, it is another value.
+/// A session of gateways with notices to take. The value changes if it gets newer ones, or if some were leased in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenSession {
     pub(crate) session: String,
@@ -173,7 +174,7 @@ pub(crate) struct OpenSession {
     attempts: i64,
 }
 
-/// The sessions of gateways that have notices that can be taken, and how long until a lease among them ends.
+/// The sessions of gateways that have notices to take, and how long until the next lease among them runs out.
 pub(crate) fn open_sessions(db: &Connection, now: Moment) -> rusqlite::Result<(Vec<OpenSession>, Option<Duration>)> {
     const OF_GATEWAYS: &str = "settled_at = 0 AND (session GLOB 'agent:main:*' OR session = 'outlast:gateway')";
     let sql = format!(
@@ -186,8 +187,8 @@ pub(crate) fn open_sessions(db: &Connection, now: Moment) -> rusqlite::Result<(V
     Ok((open, lapse.map(|at| until(at, now))))
 }
 
-/// Remembers that this generation of a session was seen.
-pub(crate) fn lives(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
+/// Records that this generation of a session was seen.
+pub(crate) fn note_generation(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
     if generation.is_empty() {
         return Ok(());
     }

@@ -12,7 +12,7 @@ pub(crate) fn bytes<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a
     Ok(row.get_ref(column)?.as_bytes()?)
 }
 
-/// A count. One that was never written is the nearest that could have been.
+/// A count. A damaged value becomes the nearest valid one.
 pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
     let count: i64 = row.get(column)?;
     Ok(u32::try_from(count.max(0)).unwrap_or(u32::MAX))

@@ -1,29 +1,37 @@
-//! Deliveries to the sinks that push.
+//! Deliveries of notices to sinks.
 
 use super::rows::{DeliveryRow, on_deliveries};
-use super::{Entry, bounded, by_seq, column, json_bytes, until};
+use super::{NoticeEntry, bounded, by_seq, column, json_bytes, until};
 use crate::config::Push;
 use outlast_core::Time;
 use outlast_core::notice_state::{DeliveryEvent, DeliveryOutcome, Moment, Uptime};
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
-/// Something a sink owes.
+/// A delivery of a notice to a sink: a leased one, or a dead letter.
 #[derive(Debug, Clone)]
-pub(crate) struct Owed {
-    pub(crate) entry: Entry,
+pub(crate) struct OwedDelivery {
+    pub(crate) entry: NoticeEntry,
     pub(crate) attempts: u32,
     pub(crate) first_at: Time,
     pub(crate) lease: String,
     pub(crate) reason: String,
 }
 
-/// Gives a sink what it owes now, in order. What was handed back untried holds up what is behind it in its session; what failed and waits does not.
-pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: Uptime, now: Moment) -> rusqlite::Result<Vec<Owed>> {
+/// Leases due deliveries to a sink, in order. A delivery that was put off untried holds up later ones of its session; one that failed and waits
+/// does not.
+pub(crate) fn take(
+    db: &Connection,
+    sink: &str,
+    limit: usize,
+    lease: &str,
+    lease_for: Uptime,
+    now: Moment,
+) -> rusqlite::Result<Vec<OwedDelivery>> {
     take_those(db, sink, limit, lease, lease_for, now, "TRUE")
 }
 
-/// The same, of those of which this is so.
+/// The same, for deliveries that meet the condition `so`.
 pub(super) fn take_those(
     db: &Connection,
     sink: &str,
@@ -32,7 +40,7 @@ pub(super) fn take_those(
     lease_for: Uptime,
     now: Moment,
     so: &str,
-) -> rusqlite::Result<Vec<Owed>> {
+) -> rusqlite::Result<Vec<OwedDelivery>> {
     let mut due = db.prepare_cached(&format!(
         "WITH put_off AS (
              SELECT session, MIN(seq) AS first FROM delivery INDEXED BY delivery_open
@@ -55,13 +63,13 @@ pub(super) fn take_those(
     // hold up others.
     let mut unreadable = Vec::new();
     let readable = due.filter_map(Result::transpose).filter_map(|one| match one {
-        Ok((row, Entry { unreadable: Some(why), .. })) => {
+        Ok((row, NoticeEntry { unreadable: Some(why), .. })) => {
             unreadable.push((row, why));
             None
         }
         one => Some(one),
     });
-    let lent = bounded(readable, |(_, entry): &(DeliveryRow, Entry)| entry.answered_bytes())?;
+    let lent = bounded(readable, |(_, entry): &(DeliveryRow, NoticeEntry)| entry.answered_bytes())?;
     drop(rows);
     for (row, why) in &mut unreadable {
         tracing::error!(sink, seq = row.seq, why, "a notice is given up");
@@ -71,30 +79,30 @@ pub(super) fn take_those(
         // There may be more due deliveries than the limit returned.
         return take_those(db, sink, limit, lease, lease_for, now, so);
     }
-    let lend = |(mut row, mut entry): (DeliveryRow, Entry)| -> rusqlite::Result<Owed> {
+    let lend = |(mut row, mut entry): (DeliveryRow, NoticeEntry)| -> rusqlite::Result<OwedDelivery> {
         let attempts = row.delivery.tries;
         row.apply(db, DeliveryEvent::Take { token: lease, until: now.up.saturating_add(lease_for) }, now)?;
         entry.notice.repeat |= row.delivery.maybe_told;
         let first_at = row.delivery.first_try.unwrap_or(now.utc);
-        Ok(Owed { entry, attempts, first_at, lease: lease.to_owned(), reason: String::new() })
+        Ok(OwedDelivery { entry, attempts, first_at, lease: lease.to_owned(), reason: String::new() })
     };
     lent.into_iter().map(lend).collect()
 }
 
-/// How a push went.
+/// How a delivery went, as its sink reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Pushed {
-    /// It was taken.
+pub(crate) enum PushResult {
+    /// The receiver accepted it.
     Delivered,
-    /// It is to be tried again after so long.
+    /// It failed, and is to be retried after this time.
     Again { after: Duration, reason: String },
-    /// It was not tried: this time does not count.
+    /// It was not tried. This does not count as an attempt.
     Later { after: Duration },
-    /// It is given up.
+    /// It failed for good.
     Dead { reason: String },
 }
 
-impl Pushed {
+impl PushResult {
     fn outcome(&self, now: Moment) -> DeliveryOutcome<'_> {
         let at = |after: &Duration| now.up.saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX));
         match self {
@@ -106,15 +114,15 @@ impl Pushed {
     }
 }
 
-/// Writes down how a push went. `false`: the lease of the sink is over.
-pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &Pushed, now: Moment) -> rusqlite::Result<bool> {
+/// Records how a delivery went. `false` if the lease of the sink has run out.
+pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &PushResult, now: Moment) -> rusqlite::Result<bool> {
     match DeliveryRow::find(db, sink, seq)? {
         Some(mut row) => row.apply(db, DeliveryEvent::Report { token: lease, outcome: how.outcome(now) }, now),
         None => Ok(false),
     }
 }
 
-/// How long until a sink that is given nothing now will be: what is due already waits behind something that is not.
+/// How long until the next delivery of a sink is due. Due ones that are held up by an earlier one do not count.
 pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
     let due: Option<i64> = db
         .prepare_cached(
@@ -124,7 +132,7 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
     Ok(due.map(|due| until(due, now)))
 }
 
-/// Takes away what a sink that wakes agents owes for notices that are settled.
+/// Removes the deliveries of settled notices to a sink that wakes agents.
 pub(super) fn remove_settled(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<()> {
     let settled = "delivery d INDEXED BY delivery_open JOIN notice n ON n.seq = d.seq
         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND n.settled_at > 0";
@@ -132,7 +140,7 @@ pub(super) fn remove_settled(db: &Connection, sink: &str, now: Moment) -> rusqli
     Ok(())
 }
 
-/// How many pushes are owed by these sinks.
+/// How many deliveries to these sinks are open.
 pub(crate) fn owed(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Result<u64> {
     let mut all = 0;
     for sink in sinks {
@@ -147,7 +155,7 @@ pub(crate) fn owed(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Re
     Ok(all)
 }
 
-/// Of these sinks, those whose last tries failed: how many notices wait for another, and what went wrong with the newest.
+/// The sinks whose last attempts failed, each with the number of notices that wait for a retry and the newest error.
 pub(crate) fn failing(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Result<Vec<(String, u64, String)>> {
     let mut all = Vec::new();
     for sink in sinks {
@@ -156,7 +164,7 @@ pub(crate) fn failing(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite:
         }
         let (waiting, reason): (i64, String) = db
             .prepare_cached(
-                // Beside MAX, a plain column is that of the row it was found in.
+                // With MAX, SQLite takes the other columns from the row of the maximum.
                 "SELECT COUNT(*), MAX(seq), COALESCE(reason, '') FROM delivery INDEXED BY delivery_open
                  WHERE sink = ?1 AND state IN ('pending', 'leased') AND attempts > 0 AND reason <> ''",
             )?
@@ -168,8 +176,8 @@ pub(crate) fn failing(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite:
     Ok(all)
 }
 
-/// What sinks gave up on.
-pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusqlite::Result<Vec<(String, Owed)>> {
+/// The dead letters: deliveries that sinks gave up.
+pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusqlite::Result<Vec<(String, OwedDelivery)>> {
     let mut found = db.prepare_cached(
         "SELECT seq, sink, attempts, first_at, reason FROM delivery INDEXED BY delivery_dead WHERE state = 'dead' AND (?1 IS NULL OR session = ?1) ORDER BY seq LIMIT ?2",
     )?;
@@ -177,12 +185,12 @@ pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusq
         let Some(entry) = by_seq(db, r.get::<_, i64>(0)? as u64)? else { return Ok(None) };
         let first_at = Time::from_micros(r.get(3)?);
         let (sink, attempts, reason) = (column::text(r, 1)?, column::count(r, 2)?, column::text(r, 4)?);
-        Ok(Some((sink, Owed { entry, attempts, first_at, lease: String::new(), reason })))
+        Ok(Some((sink, OwedDelivery { entry, attempts, first_at, lease: String::new(), reason })))
     })?;
-    bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, Owed)| owed.entry.answered_bytes() + json_bytes(&owed.reason))
+    bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, OwedDelivery)| owed.entry.answered_bytes() + json_bytes(&owed.reason))
 }
 
-/// Has dead letters tried again: one notice's or all, of one sink or of all.
+/// Retries dead letters: of one notice or all, of one sink or all.
 pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, session: Option<&str>, now: Moment) -> rusqlite::Result<u64> {
     let dead =
         "delivery d INDEXED BY delivery_dead WHERE d.state = 'dead' AND (?1 IS NULL OR d.sink = ?1) AND (?2 IS NULL OR d.session = ?2)
@@ -190,7 +198,7 @@ pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, sess
     on_deliveries(db, dead, &[&sink, &session, &id], DeliveryEvent::Revive, now)
 }
 
-/// Takes back what sinks were lent: they ended with the engine. After a reboot nothing is put off by a time of the boot before.
+/// Releases the leases of sinks, which ended with the engine. After a reboot, times of the boot before put nothing off.
 pub(super) fn engine_started(db: &Connection, rebooted: bool, now: Moment) -> rusqlite::Result<()> {
     let open = match rebooted {
         true => "delivery d INDEXED BY delivery_open WHERE d.state IN ('pending', 'leased')",

@@ -1,4 +1,4 @@
-//! What is taken over from the engine before, and what is kept for how long.
+//! The start of a new engine on existing tables, and how long notices are kept.
 
 use super::rows::on_each;
 use super::{delivery, last_seq, one, set_floor, set_one};
@@ -10,10 +10,11 @@ use rusqlite::{Connection, params};
 /// How many notices are removed, or expire, in one transaction, so that no client waits long for it.
 pub(crate) const MAX_REMOVED_AT_ONCE: usize = 2_000;
 
-/// A new engine has started: what the old one was sending is taken back. After a reboot all leases are over.
-pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> rusqlite::Result<()> {
+/// A new engine has started. What the old one was sending becomes pending again. After a reboot all leases have run out.
+pub(crate) fn engine_started(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> rusqlite::Result<()> {
     if rebuilt {
-        // A client that goes on behind the last notice it saw must not wait for numbers that were given before. There were never a thousand notices a second.
+        // A client that continues after the last notice it saw must not miss new ones because their numbers start again. There were never a thousand
+        // notices a second, so the time in milliseconds is above every number used before.
         set_floor(db, last_seq(db)?.max(now.utc.micros() as u64 / 1_000))?;
     }
     let rebooted = one(db, "boot")?.as_deref() != Some(boot);
@@ -31,7 +32,8 @@ pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> 
     Ok(())
 }
 
-/// Drops notices that have been open since before `before`: no taker will ask for them any more. How many; if it is the most at once, there may be more.
+/// Drops notices that have been open since before `before`: no taker will ask for them any more. Returns how many; if that is the maximum, there
+/// may be more.
 pub(crate) fn expire(db: &Connection, before: Time, now: Moment) -> rusqlite::Result<u64> {
     let days = (now.utc.micros() - before.micros()) / 86_400_000_000;
     let old: Vec<i64> = db
@@ -44,12 +46,13 @@ pub(crate) fn expire(db: &Connection, before: Time, now: Moment) -> rusqlite::Re
     Ok(old.len() as u64)
 }
 
-/// Removes notices that were settled before `before`, so many at a time. A notice that a sink still owes, or gave up on later than that, is kept for it. Whether there may be more.
+/// Removes notices that were settled before `before`, a bounded number at a time. A notice with an open delivery, or one that a sink gave up on
+/// later than that, is kept. Returns whether there may be more.
 pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::Result<bool> {
     let names: Vec<&str> = sinks.iter().map(|s| s.name.as_str()).collect();
-    // A sink that is not configured any more gets nothing.
+    // Deliveries to a sink that is not configured any more do not count.
     let names = serde_json::to_string(&names).expect("strings serialise");
-    // The newest may be among them.
+    // The notice with the highest number may be among them.
     set_floor(db, last_seq(db)?)?;
     let gone = db
         .prepare_cached(
@@ -62,7 +65,8 @@ pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::
     Ok(gone == MAX_REMOVED_AT_ONCE)
 }
 
-/// Removes what belonged to notices and processes that are gone. Marks outlive their processes for as long as there is a notice that may be told, or told again.
+/// Removes what belonged to notices and processes that were removed. The mark that an end was seen is kept while there is a notice that may be
+/// delivered, or delivered again.
 pub(crate) fn sweep(db: &Connection, before: Time) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM delivery WHERE seq NOT IN (SELECT seq FROM notice)")?.execute([])?;
     db.prepare_cached(

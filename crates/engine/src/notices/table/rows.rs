@@ -1,4 +1,4 @@
-//! A notice, or a delivery, as a row: loaded, changed by the functions of `outlast_core::notice_state`, and stored.
+//! Rows of notices and deliveries: loaded, changed by the functions of `outlast_core::notice_state`, and stored.
 
 use super::{column, id_of};
 use outlast_core::notice_state::{
@@ -19,7 +19,7 @@ pub(super) struct NoticeRow {
 }
 
 impl NoticeRow {
-    /// What [`NoticeRow::read`] reads, from `notice`.
+    /// The columns of `notice` that [`NoticeRow::read`] reads.
     pub(super) const COLUMNS: &str = "seq, state, reason, attempts, maybe_told, observed, stale, lease, lease_up, settled_at, open_since,
         kind, process, session, generation, EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0)";
 
@@ -59,17 +59,17 @@ impl NoticeRow {
         Self::with_id(db, &id_of(key))
     }
 
-    /// The process whose end it tells.
+    /// The process whose end it reports.
     pub(super) fn end_of(&self) -> Option<ProcessId> {
         matches!(self.subject, NoticeSubject::End { .. }).then(|| self.process.parse().ok()).flatten()
     }
 
-    /// What an event does. Nothing of it is stored.
+    /// Decides what an event does, without storing it.
     pub(super) fn decide(&self, event: NoticeEvent<'_>, now: Moment) -> NoticeStep {
         transition(&self.notice, event, self.subject, now)
     }
 
-    /// Stores what an event does, with its effects.
+    /// Stores the result of an event, and carries out its effects.
     pub(super) fn carry_out(&mut self, db: &Connection, step: NoticeStep, now: Moment) -> rusqlite::Result<()> {
         if let Some(next) = step.next {
             store(db, self.seq, &self.notice, &next, now)?;
@@ -107,7 +107,7 @@ pub(super) fn on_key(db: &Connection, key: &str, event: NoticeEvent<'_>, now: Mo
     }
 }
 
-/// Applies an event to notices by their places.
+/// Applies an event to notices by their numbers.
 pub(in crate::notices) fn on_each(db: &Connection, seqs: &[i64], event: NoticeEvent<'_>, now: Moment) -> rusqlite::Result<()> {
     for seq in seqs {
         if let Some(mut row) = NoticeRow::with_seq(db, *seq as u64)? {
@@ -117,7 +117,7 @@ pub(in crate::notices) fn on_each(db: &Connection, seqs: &[i64], event: NoticeEv
     Ok(())
 }
 
-/// Records that the owner of a process has seen its end. The first record stays.
+/// Records that the owner of a process has seen its end. A first record is not replaced.
 pub(super) fn mark_end_seen(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
     db.prepare_cached("INSERT OR IGNORE INTO mark (process, consumed_at, by) VALUES (?1, ?2, ?3)")?.execute(params![
         process,
@@ -148,7 +148,7 @@ fn notice_state(row: &Row<'_>) -> rusqlite::Result<NoticeState> {
         b"delivered" => Settlement::Delivered,
         b"consumed" => Settlement::Consumed,
         b"superseded" => Settlement::Superseded,
-        // A state that is damaged is never delivered.
+        // A notice with a damaged state is never delivered.
         _ => Settlement::Dropped,
     };
     Ok(NoticeState::Settled { how, reason: column::text(row, 2)?, at: Time::from_micros(row.get(9)?) })
@@ -188,7 +188,7 @@ impl<'a> StateColumns<'a> {
     }
 }
 
-/// The state as clients are shown it: they need not know for whom a notice is held.
+/// The state as clients see it. They need not know what a notice is held for.
 pub(super) fn shown_state(stored: String) -> String {
     match stored.as_str() {
         "reserved" | "answering" | "waking" => "leased".into(),
@@ -196,8 +196,8 @@ pub(super) fn shown_state(stored: String) -> String {
     }
 }
 
-/// Stores a new state. Columns that an index is about are written only if the notice is settled or opened again, since each such index is one
-/// more page to be synced.
+/// Stores a new state. Indexed columns are written only if the notice is settled or opened again, because each such index is one more page to be
+/// synced.
 fn store(db: &Connection, seq: u64, before: &TrackedNotice, after: &TrackedNotice, now: Moment) -> rusqlite::Result<()> {
     let stale = after.superseded_by.as_deref().unwrap_or_default();
     if before.state == after.state {
@@ -251,7 +251,7 @@ pub(super) struct DeliveryRow {
 }
 
 impl DeliveryRow {
-    /// What [`DeliveryRow::read`] reads, from `delivery` as `d`.
+    /// The columns of `delivery`, as `d`, that [`DeliveryRow::read`] reads.
     pub(super) const COLUMNS: &str =
         "d.sink, d.seq, d.session, d.state, d.attempts, d.maybe_told, d.lease, d.due_up, d.first_at, d.died_at, d.reason, d.quiet";
 
@@ -283,13 +283,13 @@ impl DeliveryRow {
         db.prepare_cached(&sql)?.query_row(params![sink, seq as i64], Self::read).optional()
     }
 
-    /// Those that a question finds.
+    /// The deliveries that a query finds.
     pub(super) fn select(db: &Connection, question: &str, values: &[&dyn ToSql]) -> rusqlite::Result<Vec<Self>> {
         let sql = format!("SELECT {} FROM {question}", Self::COLUMNS);
         db.prepare_cached(&sql)?.query_map(values, Self::read)?.collect()
     }
 
-    /// Writes it, new or instead of the one there is.
+    /// Writes it, new or in place of the existing one.
     pub(super) fn store(&self, db: &Connection) -> rusqlite::Result<()> {
         let (state, lease, due_up, died_at) = match &self.delivery.state {
             DeliveryState::Due { at } => ("pending", "", *at, 0),
@@ -326,7 +326,7 @@ impl DeliveryRow {
         Ok(())
     }
 
-    /// Applies an event, and stores what came of it. `false`: the lease of the caller is over.
+    /// Applies an event, and stores the result. `false` if the lease of the caller has run out.
     pub(super) fn apply(&mut self, db: &Connection, event: DeliveryEvent<'_>, now: Moment) -> rusqlite::Result<bool> {
         match deliver(&self.delivery, event, now) {
             DeliveryStep::Same => {}
@@ -341,7 +341,7 @@ impl DeliveryRow {
     }
 }
 
-/// Applies an event to the deliveries that a question finds. How many there were.
+/// Applies an event to the deliveries that a query finds. Returns how many there were.
 pub(super) fn on_deliveries(
     db: &Connection,
     question: &str,

@@ -1,4 +1,4 @@
-//! What clients are answered with, and ends that owners have seen.
+//! Notices that clients get as answers, and ends that owners have seen.
 
 use super::end_key;
 use super::rows::{NoticeRow, mark_end_seen, on_key};
@@ -14,22 +14,22 @@ pub(crate) fn is_consumed(db: &Connection, process: &str) -> rusqlite::Result<bo
 pub(crate) fn consume(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
     match NoticeRow::with_key(db, &end_key(process))? {
         Some(mut row) => row.apply(db, NoticeEvent::EndSeen { by }, now).map(|_| ()),
-        // The notice is written later, and is then consumed.
+        // If the notice is written later, it is consumed at once.
         None => mark_end_seen(db, process, by, now),
     }
 }
 
-/// Reserves a notice for a client that waits, or announced a wait.
+/// Reserves a notice for a client that waits or has announced a wait.
 pub(crate) fn keep_for(db: &Connection, key: &str, at_most: Uptime, now: Moment) -> rusqlite::Result<()> {
     on_key(db, key, NoticeEvent::Reserve { until: now.up.saturating_add(at_most) }, now).map(|_| ())
 }
 
-/// The last client that waited has left without an answer. Whether the notice is free now.
+/// The last client that waited has left without an answer. Returns whether the notice is free now.
 pub(crate) fn give_back(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<bool> {
     Ok(on_key(db, key, NoticeEvent::WaitersLeft { is_prepared: false }, now)? == NoticeReply::Done)
 }
 
-/// The same, if the answer was prepared as the notice was written.
+/// The same, for a notice that was written with the answer prepared.
 pub(crate) fn take_back(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<bool> {
     Ok(on_key(db, key, NoticeEvent::WaitersLeft { is_prepared: true }, now)? == NoticeReply::Done)
 }
@@ -54,17 +54,17 @@ pub(crate) fn let_go_key(db: &Connection, key: &str, now: Moment) -> rusqlite::R
     on_key(db, key, NoticeEvent::AnswerFailed, now).map(|_| ())
 }
 
-/// A client that waited was answered with what this notice says.
+/// A client that waited was answered with the content of this notice.
 pub(crate) fn consume_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
     on_key(db, key, NoticeEvent::Answered, now).map(|_| ())
 }
 
-/// A client of the same session polled a process that has ended. A terminal need not tell the end, a gateway does.
+/// A client of the same session polled a process that has ended. A terminal does not get the end any more, a gateway does.
 pub(crate) fn observe(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
     on_key(db, &end_key(process), NoticeEvent::Observed, now).map(|_| ())
 }
 
-/// A process was run again. The end of the older run need not be told any more.
+/// A process was run again. The end of the older run need not be delivered any more.
 pub(crate) fn supersede(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
     on_key(db, &end_key(process), NoticeEvent::RunAgain { by }, now).map(|_| ())
 }

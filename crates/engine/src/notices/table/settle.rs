@@ -1,36 +1,16 @@
-//! What became of a notice that was given out.
+//! Settling of notices, releasing them, and offering them again.
 
 use super::Claim;
 use super::rows::{NoticeRow, on_deliveries, on_each};
 use crate::config::Push;
 use outlast_core::ProcessId;
 use outlast_core::notice_state::{self, DeliveryEvent, Moment, NoticeEvent, NoticeReply};
+use outlast_wire::v1::notice::Verdict;
 use rusqlite::{Connection, ToSql, params};
 
-/// What a taker reports of a notice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The owner was told.
-    Delivered,
-    /// The owner was not told: the notice is to be given again.
-    Released,
-    /// The owner is not to be told, for this reason.
-    Dropped(String),
-}
-
-impl Verdict {
-    fn as_core(&self) -> notice_state::Verdict<'_> {
-        match self {
-            Self::Delivered => notice_state::Verdict::Delivered,
-            Self::Released => notice_state::Verdict::Released,
-            Self::Dropped(reason) => notice_state::Verdict::Dropped(reason),
-        }
-    }
-}
-
-/// What became of that.
+/// The result of an attempt to settle a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum SettleReply {
     Done,
     /// It was settled before, in this or another way.
     Already,
@@ -40,38 +20,44 @@ pub(crate) enum Settled {
     Lost,
 }
 
-/// What became of one notice.
+/// The result for one notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Judged {
+pub(crate) struct SettleResult {
     pub(crate) id: String,
-    pub(crate) settled: Settled,
-    /// The process whose end it tells.
+    pub(crate) settled: SettleReply,
+    /// The process whose end it reports.
     pub(crate) completion_of: Option<ProcessId>,
 }
 
-/// Settles a notice by its name. `session`: whose it must be, unless a person asks. `lease`: the token that was given with it, if the caller kept it.
-pub(crate) fn judge(
+/// Settles a notice by its id. `session`: the session that it must belong to, unless a person asks. `lease`: the token that came with it, if the
+/// caller kept it.
+pub(crate) fn settle(
     db: &Connection,
     id: &str,
     session: Option<&str>,
     lease: Option<&str>,
     verdict: &Verdict,
     now: Moment,
-) -> rusqlite::Result<Judged> {
-    let unknown = Judged { id: id.to_owned(), settled: Settled::Unknown, completion_of: None };
+) -> rusqlite::Result<SettleResult> {
+    let unknown = SettleResult { id: id.to_owned(), settled: SettleReply::Unknown, completion_of: None };
     let Some(mut row) = NoticeRow::with_id(db, id)? else { return Ok(unknown) };
     if session.is_some_and(|session| session != row.session) {
         return Ok(unknown);
     }
-    let settled = match row.apply(db, NoticeEvent::Settle { token: lease, verdict: verdict.as_core() }, now)? {
-        NoticeReply::Lost => Settled::Lost,
-        NoticeReply::Already => Settled::Already,
-        NoticeReply::Done | NoticeReply::None | NoticeReply::Given | NoticeReply::Busy | NoticeReply::Skipped => Settled::Done,
+    let verdict = match verdict {
+        Verdict::Delivered => notice_state::Verdict::Delivered,
+        Verdict::Released => notice_state::Verdict::Released,
+        Verdict::Dropped { reason } => notice_state::Verdict::Dropped(reason),
     };
-    Ok(Judged { settled, completion_of: row.end_of(), ..unknown })
+    let settled = match row.apply(db, NoticeEvent::Settle { token: lease, verdict }, now)? {
+        NoticeReply::Lost => SettleReply::Lost,
+        NoticeReply::Already => SettleReply::Already,
+        NoticeReply::Done | NoticeReply::None | NoticeReply::Given | NoticeReply::Busy | NoticeReply::Skipped => SettleReply::Done,
+    };
+    Ok(SettleResult { settled, completion_of: row.end_of(), ..unknown })
 }
 
-/// The taker that was given these disconnected without a report: they are given again, as possible repeats.
+/// The taker that leased these disconnected without a report: they become pending again, as possible repeats.
 pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Moment) -> rusqlite::Result<()> {
     for id in ids {
         if let Some(mut row) = NoticeRow::with_id(db, id)? {
@@ -81,11 +67,11 @@ pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Moment)
     Ok(())
 }
 
-/// The taker disconnected before the answer to its claim was sent: the notices are given again as if it had not asked.
+/// The taker disconnected before its claim was answered: the notices become pending again as if it had not asked.
 pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::Result<()> {
     let claimed: Vec<i64> = db
         .prepare_cached(
-            // As far as the claim itself looked: to as many as it may give, or to the last.
+            // The same notices that the claim leased: at most its limit.
             "SELECT seq FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 AND lease = ?2 ORDER BY seq LIMIT ?3",
         )?
         .query_map(params![claim.session, claim.lease, claim.limit as i64], |row| row.get(0))?
@@ -93,11 +79,11 @@ pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::
     on_each(db, &claimed, NoticeEvent::ClaimCancelled { token: &claim.lease }, now)
 }
 
-/// How many notices are offered again in one transaction, so that no client waits long for it.
+/// How many notices become pending again in one transaction, so that no client waits long for it.
 const MAX_REPLAYED_AT_ONCE: usize = 2_000;
 
-/// Offers delivered notices again: those from `from` on, of one session or of all, as many as fit into one transaction. Sinks that wake agents
-/// deliver them again. How many there were, and where to go on if there may be more.
+/// Makes delivered notices pending again: those from `from` on, of one session or of all, as many as fit into one transaction. Sinks that wake
+/// agents deliver them again. Returns how many there were, and where to continue if there may be more.
 pub(crate) fn replay(
     db: &Connection,
     from: u64,

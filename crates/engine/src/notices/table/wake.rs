@@ -1,10 +1,10 @@
-//! Sinks that wake an agent. What such a sink has delivered counts as told to the agent, so it claims each notice like any taker before it delivers.
+//! Sinks that wake an agent. What such a sink delivers counts as delivered to the agent, so it claims the notice like any taker before that.
 //!
-//! A delivery is lent to the sink as to any other; the notice itself it claims when it is about to tell ([`begin`]), by the rules and under the token by
-//! which every taker claims. How the call went settles both.
+//! A delivery is leased to the sink as to any other sink. It claims the notice itself when it is about to deliver it ([`begin`]), by the rules for
+//! every taker. How the call went settles both.
 
-use super::claim::{One, claim_one};
-use super::delivery::{Owed, Pushed, pushed as delivery_pushed, remove_settled, take_those};
+use super::claim::{SinkClaim, claim_one};
+use super::delivery::{OwedDelivery, PushResult, pushed as delivery_pushed, remove_settled, take_those};
 use super::rows::{DeliveryRow, NoticeRow};
 use super::{Claim, until};
 use outlast_core::ProcessId;
@@ -14,19 +14,26 @@ use outlast_core::notice_state::{
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
-/// For how long a notice is left alone that is for a generation of its session that has not begun: its beginning wakes no sink.
+/// How long a delivery is put off if its notice is for a generation of its session that has not begun. The beginning of it wakes no sink.
 const NOT_YET: Uptime = 60_000_000;
 
-/// Of a delivery `d`: no other client or sink has the notice.
+/// Condition on a delivery `d`: no other client or sink has the notice.
 const FREE: &str = "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.settled_at = 0 AND n.lease_up > ?2)";
 
-/// Gives the sink what it owes now. What another taker has must wait for what becomes of that.
-pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: Uptime, now: Moment) -> rusqlite::Result<Vec<Owed>> {
+/// Leases due deliveries to the sink, except those whose notice another taker has.
+pub(crate) fn take(
+    db: &Connection,
+    sink: &str,
+    limit: usize,
+    lease: &str,
+    lease_for: Uptime,
+    now: Moment,
+) -> rusqlite::Result<Vec<OwedDelivery>> {
     remove_settled(db, sink, now)?;
     take_those(db, sink, limit, lease, lease_for, now, FREE)
 }
 
-/// How long until the sink, which is given nothing now, will be.
+/// How long until the next delivery for the sink is due, if none is now.
 pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
     let due: Option<i64> = db
         .prepare_cached(
@@ -39,9 +46,10 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
     Ok(due.map(|due| until(due, now)))
 }
 
-/// The sink is about to tell these, each lent to it under its token. Those that it may tell, in the same order: no other taker is given them until it
-/// reports, or its lease ends. What it may not tell is its own no more. Whether some of that is still owed, and due once the other taker has settled it.
-pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<Owed>, bool)> {
+/// The sink is about to deliver these, each leased to it with its token. Returns those that it may deliver, in the same order: no other taker gets
+/// them until it reports or its lease runs out. It loses the lease of the others. Also returns whether some of those are still due, once the
+/// other taker has settled them.
+pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<OwedDelivery>, bool)> {
     let (mut go, mut put_back) = (Vec::new(), false);
     for (seq, lease) in lent {
         let Some(mut row) = DeliveryRow::find(db, sink, *seq)? else { continue };
@@ -49,7 +57,7 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
             DeliveryState::Leased { token, until } if token == lease && *until > now.up => *until,
             DeliveryState::Due { .. } | DeliveryState::Leased { .. } | DeliveryState::Delivered | DeliveryState::Dead { .. } => continue,
         };
-        // Turns start by themselves, as with a gateway. Both leases end together.
+        // The sink starts turns, as a gateway does. Both leases end together.
         let claim = Claim {
             session: row.session.clone(),
             generation: String::new(),
@@ -60,31 +68,31 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
             now,
         };
         let at = match claim_one(db, *seq, &claim)? {
-            One::Given(mut entry) => {
+            SinkClaim::Given(mut entry) => {
                 entry.notice.repeat |= row.delivery.maybe_told;
                 let (attempts, first_at) = (row.delivery.tries.saturating_sub(1), row.delivery.first_try.unwrap_or(now.utc));
-                go.push(Owed { entry: *entry, attempts, first_at, lease: lease.clone(), reason: String::new() });
+                go.push(OwedDelivery { entry: *entry, attempts, first_at, lease: lease.clone(), reason: String::new() });
                 continue;
             }
-            One::Over => {
+            SinkClaim::Over => {
                 row.remove(db)?;
                 continue;
             }
-            One::Lent => now.up,
-            One::NotYet => now.up + NOT_YET,
+            SinkClaim::Lent => now.up,
+            SinkClaim::NotYet => now.up + NOT_YET,
         };
         put_back |= row.apply(db, DeliveryEvent::Report { token: lease, outcome: DeliveryOutcome::NotTried { at } }, now)?;
     }
     Ok((go, put_back))
 }
 
-/// Writes down how a call went. `false`: the lease of the sink is over. With it the process whose end the agent was told.
+/// Records how a call went. `false` if the lease of the sink has run out. Also returns the process whose end was delivered.
 pub(crate) fn pushed(
     db: &Connection,
     sink: &str,
     seq: u64,
     lease: &str,
-    how: &Pushed,
+    how: &PushResult,
     now: Moment,
 ) -> rusqlite::Result<(bool, Option<ProcessId>)> {
     if !delivery_pushed(db, sink, seq, lease, how, now)? {
@@ -92,10 +100,10 @@ pub(crate) fn pushed(
     }
     let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok((true, None)) };
     let call = match how {
-        Pushed::Delivered => SinkCall::Told,
-        Pushed::Later { .. } => SinkCall::NotTried,
-        // What failed may have come through all the same.
-        Pushed::Again { .. } | Pushed::Dead { .. } => SinkCall::Failed,
+        PushResult::Delivered => SinkCall::Told,
+        PushResult::Later { .. } => SinkCall::NotTried,
+        // A failed call may have been received all the same.
+        PushResult::Again { .. } | PushResult::Dead { .. } => SinkCall::Failed,
     };
     let reply = row.apply(db, NoticeEvent::SinkReport { token: lease, call }, now)?;
     Ok((true, row.end_of().filter(|_| call == SinkCall::Told && reply == NoticeReply::Done)))

@@ -1,5 +1,4 @@
-//! Histories of any kind against a second reading of the rules, which keeps no state: each time it looks at everything that happened.
-//! `cargo xtask campaign histories` plays as many as one likes.
+//! Random histories against a second reading of the rules. `cargo xtask campaign histories` plays any number of them.
 
 mod act;
 mod oracle;

@@ -1,11 +1,11 @@
-//! How much is done for a question, beside a hundred thousand notices that it is not about.
+//! The work for a query, beside a hundred thousand other notices.
 
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Fills tables with notices of this state, of one conversation or of twenty others, and with what a sink did with them.
+/// Fills tables with notices of this state, of one session or of twenty others, and with their deliveries.
 fn filled(desk: &Desk, many: u32, session: &str, state: &str) {
     insert(&desk.db, &completion(1, owner(session, "")), &hook(), desk.now).unwrap();
     let settled = if state == "pending" { 0 } else { desk.now.utc.micros() };
@@ -23,11 +23,11 @@ fn filled(desk: &Desk, many: u32, session: &str, state: &str) {
     desk.db.execute("UPDATE delivery SET state = 'delivered'", []).unwrap();
 }
 
-/// Counts what SQLite does for a question: steps of its machine, which are the same however busy this one is.
+/// Counts the steps of SQLite's virtual machine for a query, which do not depend on the load of the machine.
 struct Steps(Arc<AtomicU64>);
 
 impl Steps {
-    /// So many are counted at once.
+    /// How many steps are counted at once.
     const AT_ONCE: u64 = 10;
 
     fn count(db: &mut Connection) -> Self {
@@ -52,7 +52,7 @@ impl Steps {
 fn a_claim_takes_as_much_whatever_else_there_is() {
     for (session, state) in [("a", "delivered"), ("", "pending")] {
         let mut desk = Desk::new();
-        // A hundred thousand settled ones of the same conversation; or open ones of others.
+        // A hundred thousand settled ones of the same session, or open ones of others.
         filled(&desk, 100_000, session, state);
         let steps = Steps::count(&mut desk.db);
         let mut n = 0;
@@ -64,7 +64,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
                 desk.put(&posted(&n.to_string(), owner("a", ""), "")).unwrap();
                 let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
                 assert_eq!(given.len(), 1);
-                desk.judge(&given[0], None, &Verdict::Delivered);
+                desk.settle(&given[0], None, &Verdict::Delivered);
             }),
         ));
         figures.push((
@@ -87,14 +87,14 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
         figures.push((
             "route",
             steps.of(|| {
-                super::super::writer::route_of(&desk.db, "nobody").unwrap();
+                super::super::writer::route_of(&desk.db, "unknown").unwrap();
             }),
         ));
         for newest in [false, true] {
             figures.push((
                 "conversation",
                 steps.of(|| {
-                    let filter = Filter { session: Some("a".into()), after: 99_000, newest, limit: 10, ..Filter::default() };
+                    let filter = NoticeFilter { session: Some("a".into()), after: 99_000, newest, limit: 10, ..NoticeFilter::default() };
                     let found = read(&desk.db, &filter).unwrap();
                     assert_eq!(found.len(), if state == "delivered" { 10 } else { 1 });
                     assert!(found.is_sorted_by_key(|e| if newest { -(e.notice.seq as i64) } else { e.notice.seq as i64 }));
@@ -104,7 +104,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
         figures.push((
             "history",
             steps.of(|| {
-                let filter = Filter { process: Some(id(7).to_string()), limit: 10, ..Filter::default() };
+                let filter = NoticeFilter { process: Some(id(7).to_string()), limit: 10, ..NoticeFilter::default() };
                 assert!(read(&desk.db, &filter).unwrap().is_empty());
             }),
         ));

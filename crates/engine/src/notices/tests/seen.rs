@@ -1,4 +1,4 @@
-//! What an owner has seen by itself.
+//! Ends that an owner has seen.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn case_109_a_gateway_does_not_tell_lines_of_a_process_whose_end_it_told() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
-    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), Settled::Done);
+    assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &Verdict::Delivered), SettleReply::Done);
     let line = desk.put(&matched(1, 7, owner("a", ""))).unwrap();
     assert!(desk.gateway("a").is_empty());
     assert_eq!(desk.state(line), ("dropped".into(), "the end of the process was told already".into()));
@@ -64,7 +64,7 @@ fn case_115_what_was_consumed_stays_so_when_its_process_is_removed() {
     let mut desk = Desk::new();
     remember(&desk.db, 1, "a");
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    // Somebody has it while it is seen, and never comes back.
+    // A taker has it while the end is seen, and never comes back.
     desk.drain("a");
     desk.consume(1);
     assert_eq!(desk.state(seq).0, "leased");
@@ -78,14 +78,15 @@ fn case_115_what_was_consumed_stays_so_when_its_process_is_removed() {
 #[test]
 fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
     let mut desk = Desk::new();
-    for (verdict, state) in [(Verdict::Delivered, "delivered"), (Verdict::Released, "consumed"), (Verdict::Dropped("no".into()), "dropped")]
+    for (verdict, state) in
+        [(Verdict::Delivered, "delivered"), (Verdict::Released, "consumed"), (Verdict::Dropped { reason: "no".into() }, "dropped")]
     {
         let n = state.len() as u8;
         let seq = desk.put(&completion(n, owner("a", ""))).unwrap();
         let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
         desk.consume(n);
         assert_eq!(desk.state(seq).0, "leased");
-        assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &verdict), Settled::Done);
+        assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &verdict), SettleReply::Done);
         assert_eq!(desk.state(seq).0, state);
     }
 }
@@ -93,11 +94,11 @@ fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
 #[test]
 fn an_engine_that_dies_over_an_answer_has_it_told_at_once_by_the_next() {
     let mut desk = Desk::new();
-    begun(&desk.db, "b", false, desk.now).unwrap();
+    engine_started(&desk.db, "b", false, desk.now).unwrap();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
-    begun(&desk.db, "b", false, desk.now).unwrap();
+    engine_started(&desk.db, "b", false, desk.now).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
 }
@@ -120,8 +121,8 @@ fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
     desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
-    // Between the answer and the word that it was sent.
-    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released), Settled::Done);
+    // Between the answer and the report that it was sent.
+    assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &Verdict::Released), SettleReply::Done);
     assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
 }
 
@@ -147,7 +148,7 @@ fn an_observed_end_that_nobody_has_any_more_is_nothing_to_wait_for() {
     assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), None, "a terminal would ask again and again");
 }
 
-/// An end, kept for whoever waits for it.
+/// An end, reserved for a client that waits for it.
 fn kept(desk: &Desk, n: u8, at_most: i64) -> u64 {
     let end = completion(n, owner("a", ""));
     let seq = desk.put(&end).unwrap();
@@ -203,15 +204,15 @@ fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
     assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "an answer is under way");
     desk.pass(1);
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
-    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true), "somebody may have been answered");
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true), "a client may have been answered");
 }
 
 #[test]
 fn whoever_waited_has_a_moment_to_come_back_to_the_next_engine() {
     let mut desk = Desk::new();
-    begun(&desk.db, "b", false, desk.now).unwrap();
+    engine_started(&desk.db, "b", false, desk.now).unwrap();
     let seq = kept(&desk, 1, ANSWER_TIMEOUT);
-    begun(&desk.db, "b", false, desk.now).unwrap();
+    engine_started(&desk.db, "b", false, desk.now).unwrap();
     desk.pass(WAITER_TIMEOUT - 1);
     assert!(desk.gateway("a").is_empty());
     desk.pass(1);

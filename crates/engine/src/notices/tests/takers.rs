@@ -1,6 +1,7 @@
-//! Several who ask at the same time, and an engine that dies under them: the orders in which callers meet before the writer, explored by `shuttle`.
+//! Concurrent takers, and an engine that dies: `shuttle` explores the orders in which their requests reach the writer.
 //!
-//! The writer is the index's: it takes everything that waits, does it in one transaction, and answers only then. `OUTLAST_SHUTTLE` says how many orders are tried.
+//! The writer is the index's: it takes everything that waits, does it in one transaction, and answers only then. `OUTLAST_SHUTTLE` is the number
+//! of orders to try.
 
 use super::*;
 use shuttle::rand::{Rng, thread_rng};
@@ -12,34 +13,34 @@ use std::sync::{Arc, Mutex};
 const LEASE: i64 = 10;
 const KILLS: u32 = 2;
 
-/// Work for the writer. What comes back says it to whoever asked; dropped, they find that nobody answers.
+/// Work for the writer. Its result sends the answer to the task that asked. If it is dropped, the task gets no answer.
 type Job = Box<dyn FnOnce(&Connection) -> Box<dyn FnOnce() + Send> + Send>;
 
-/// That somebody told the end of the process.
+/// A delivery of the end of the process.
 #[derive(Debug, Clone, PartialEq)]
 struct Telling {
     who: &'static str,
-    /// When it was given to them, among all that happened.
+    /// When the taker got it, in the order of all events.
     given: u64,
     told: u64,
     repeat: bool,
 }
 
-/// One that looks on, and one that tells the agent.
+/// A sink that observes, and one that wakes the agent.
 fn sinks() -> Vec<Push> {
     vec![Push::observer("hook"), Push { wakes: true, ..Push::observer("waker") }]
 }
 
-/// What all have in common.
+/// The state that all tasks share.
 #[derive(Clone)]
 struct World {
     jobs: Sender<Job>,
     up: Arc<AtomicI64>,
     /// How many engines there were.
     lives: Arc<AtomicU64>,
-    /// How many wait.
+    /// How many clients wait.
     waits: Arc<AtomicU64>,
-    /// Whether it was held as it was written, and nobody has taken that yet. Forgotten with the engine.
+    /// Whether the notice was written with the answer prepared, and no client has taken the permit yet. Lost with the engine.
     ahead: Arc<AtomicBool>,
     tickets: Arc<AtomicU64>,
     words: Arc<AtomicU64>,
@@ -53,12 +54,12 @@ impl World {
         Moment { utc: Time::from_micros(100 * DAY + up), up }
     }
 
-    /// Asks the writer. Nothing: the engine died before it answered, and whether it was done nobody knows.
+    /// Asks the writer. None if the engine died before it answered; the work may be done or not.
     fn ask<T: Send + 'static>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> Option<T> {
         let (answer, answered) = channel();
         let job = move |db: &Connection| -> Box<dyn FnOnce() + Send> {
             let done = work(db).unwrap();
-            // Who asked may have left.
+            // The task that asked may have left.
             Box::new(move || drop(answer.send(done)))
         };
         self.jobs.send(Box::new(job)).unwrap();
@@ -73,7 +74,7 @@ impl World {
         format!("word {}", self.words.fetch_add(1, SeqCst))
     }
 
-    /// What became of the process is written, however often it takes: the folder says it again.
+    /// Writes the end of the process, as often as it takes: the folder still has it.
     fn write_end(&self) {
         let write = || {
             let (now, waits, ahead) = (self.now(), Arc::clone(&self.waits), Arc::clone(&self.ahead));
@@ -91,7 +92,7 @@ impl World {
         while write().is_none() {}
     }
 
-    /// Whoever waited is about to be answered. When that was settled, among all that happened; nothing if the engine died first.
+    /// A client that waited is about to be answered. Returns when that was settled, in the order of all events; none if the engine died first.
     fn hold(&self) -> Option<u64> {
         if self.ahead.swap(false, SeqCst) {
             return Some(self.ticket());
@@ -100,7 +101,7 @@ impl World {
         self.ask(move |db| hold(db, &process, now).map(|()| world.ticket()))
     }
 
-    /// Asks for notices once, tells what it is given, and settles that.
+    /// Claims notices once, delivers them, and settles them.
     fn take_once(&self, who: &'static str, taker: TakerKind) {
         let (now, word, world) = (self.now(), self.word(), self.clone());
         let asks = Claim { session: "a".into(), generation: String::new(), taker, limit: 10, lease: word.clone(), lease_for: LEASE, now };
@@ -108,10 +109,10 @@ impl World {
         for entry in given {
             let mut verdict = Verdict::Delivered;
             match thread_rng().gen_range(0..6) {
-                // It dies before it says a word to anybody.
+                // It dies before it delivers.
                 0 => return,
                 1 => verdict = Verdict::Released,
-                // It is too slow: it tells what is somebody else's by now, or was told meanwhile.
+                // It is too slow: another taker has the notice by now, or has delivered it.
                 2 => self.pass(LEASE),
                 _ => {}
             }
@@ -119,7 +120,7 @@ impl World {
                 thread::yield_now();
                 let telling = Telling { who, given: ticket, told: self.ticket(), repeat: entry.notice.repeat };
                 self.tellings.lock().unwrap().push(telling);
-                // It dies before it can say so.
+                // It dies before it can settle.
                 if thread_rng().gen_ratio(1, 6) {
                     return;
                 }
@@ -127,7 +128,7 @@ impl World {
             let id = entry.notice.event_id;
             let settle = || {
                 let (id, word, verdict) = (id.clone(), word.clone(), verdict.clone());
-                self.ask(move |db| judge(db, &id, Some("a"), Some(&word), &verdict, now))
+                self.ask(move |db| settle(db, &id, Some("a"), Some(&word), &verdict, now))
             };
             while settle().is_none() {}
         }
@@ -149,7 +150,7 @@ impl World {
             let telling = Telling { who: "wait", given: ticket, told: self.ticket(), repeat: false };
             self.tellings.lock().unwrap().push(telling);
             let (process, now) = (id(1).to_string(), self.now());
-            // Not waited for: if it is lost, whoever waited has been answered all the same.
+            // Not waited for: if it is lost, the client has its answer all the same.
             self.jobs
                 .send(Box::new(move |db| {
                     consume(db, &process, "wait", now).unwrap();
@@ -160,7 +161,7 @@ impl World {
         }
     }
 
-    /// Whoever waits leaves before there is anything to answer.
+    /// A client that waits leaves before there is anything to answer.
     fn leave(&self) {
         self.waits.fetch_add(1, SeqCst);
         self.write_end();
@@ -175,17 +176,17 @@ impl World {
         });
     }
 
-    /// Whoever waits has left when the answer comes.
+    /// A client that waits has left when the answer comes.
     fn wait_in_vain(&self) {
         self.write_end();
         if self.hold().is_some() {
             let (process, now) = (id(1).to_string(), self.now());
-            // Nobody is told of it, whatever comes of it.
+            // No task waits for the result.
             let _perhaps = self.ask(move |db| let_go(db, &process, now));
         }
     }
 
-    /// One round of a sink, which lives and dies with the engine.
+    /// One round of a sink, which ends with the engine.
     fn push_once(&self) {
         let (now, life, word, world) = (self.now(), self.lives.load(SeqCst), self.word(), self.clone());
         let lease = word.clone();
@@ -198,12 +199,12 @@ impl World {
             let telling = Telling { who: "hook", given: ticket, told: self.ticket(), repeat: owed.entry.notice.repeat };
             self.pushes.lock().unwrap().push(telling);
             let (seq, word, now) = (owed.entry.notice.seq, word.clone(), self.now());
-            // If this is lost, so are we.
-            let _perhaps = self.ask(move |db| pushed(db, "hook", seq, &word, &Pushed::Delivered, now));
+            // If this is lost, this sink has ended with its engine.
+            let _perhaps = self.ask(move |db| pushed(db, "hook", seq, &word, &PushResult::Delivered, now));
         }
     }
 
-    /// One round of a sink that tells the agent, and that lives and dies with the engine as well.
+    /// One round of a sink that wakes the agent, which also ends with the engine.
     fn wake_once(&self) {
         let (now, life, word) = (self.now(), self.lives.load(SeqCst), self.word());
         let lease = word.clone();
@@ -225,11 +226,11 @@ impl World {
                 let telling = Telling { who: "waker", given: ticket, told: self.ticket(), repeat: owed.entry.notice.repeat };
                 self.tellings.lock().unwrap().push(telling);
             }
-            let failed = Pushed::Again { after: Duration::from_micros(1), reason: "busy".into() };
-            // What came through may look like a failure all the same.
-            let how = if came_through && thread_rng().gen_ratio(2, 3) { Pushed::Delivered } else { failed };
+            let failed = PushResult::Again { after: Duration::from_micros(1), reason: "busy".into() };
+            // A successful call may look like a failure.
+            let how = if came_through && thread_rng().gen_ratio(2, 3) { PushResult::Delivered } else { failed };
             let (seq, word, now) = (owed.entry.notice.seq, word.clone(), self.now());
-            // If this is lost, so are we.
+            // If this is lost, this sink has ended with its engine.
             let _perhaps = self.ask(move |db| wake::pushed(db, "waker", seq, &word, &how, now).map(|_| ()));
         }
     }
@@ -242,7 +243,7 @@ impl World {
 /// The index's writer, which is killed now and then: with everything that waits, before or after what it has done is on disk.
 fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64, ahead: &AtomicBool, up: &AtomicI64) {
     let mut kills = 0;
-    let begin = || begun(db, "boot", false, Moment { utc: Time::from_micros(DAY), up: up.load(SeqCst) }).unwrap();
+    let begin = || engine_started(db, "boot", false, Moment { utc: Time::from_micros(DAY), up: up.load(SeqCst) }).unwrap();
     begin();
     while let Ok(first) = jobs.recv() {
         let group: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok())).collect();
@@ -258,7 +259,7 @@ fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64, ahead: &A
             continue;
         }
         kills += 1;
-        // From here on nobody is answered by the dead one.
+        // From here on the dead engine answers no task.
         lives.fetch_add(1, SeqCst);
         ahead.store(false, SeqCst);
         drop(answers);
@@ -267,9 +268,9 @@ fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64, ahead: &A
     }
 }
 
-/// No telling without a mark may come from a giving that is later than another telling.
+/// A delivery without a repeat mark must not come from a lease that is later than another delivery.
 fn told_once(what: &str, all: &[Telling]) {
-    assert!(!all.is_empty(), "{what}: nobody was told");
+    assert!(!all.is_empty(), "{what}: nothing was delivered");
     for one in all.iter().filter(|t| !t.repeat && t.who != "wait") {
         let before = all.iter().find(|other| other.told < one.given);
         assert!(before.is_none(), "{what}: {one:?} was given after {before:?} and is not marked");
@@ -321,7 +322,7 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
         }),
     ];
     all.into_iter().for_each(|t| t.join().unwrap());
-    // In the end everybody who had something is gone, and somebody comes who does nothing wrong.
+    // In the end all takers are gone, and a last one comes that does everything right.
     world.pass(100 * SECOND);
     let open = || {
         let left = world.ask(|db| db.query_row("SELECT COUNT(*) FROM notice WHERE settled_at = 0", [], |r| r.get::<_, i64>(0)));
@@ -334,7 +335,7 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
         }
         world.pass(100 * SECOND);
     }
-    // What the agent was told by other ways wakes it no more.
+    // A notice that another taker delivered wakes the agent no more.
     let owes = |sinks: Vec<Push>| {
         let now = world.now();
         world.ask(move |db| owed(db, &sinks, now)).is_none_or(|n| n > 0)

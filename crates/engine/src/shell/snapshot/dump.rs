@@ -1,8 +1,7 @@
-//! What the login shell is told to print, and what is made of it.
+//! The script that a login shell runs to print its state, and the parser of that.
 //!
-//! The shell writes NUL-terminated items to a descriptor that login files do not know. Sections are
-//! set apart by a marker made for this one run. Nothing is ever looked for in lines of text: a value
-//! may contain any line it likes.
+//! The shell writes NUL-terminated items to a descriptor that login files do not know. A marker made for this one run separates sections. The
+//! parser searches nothing in lines of text, because a value may contain any line.
 
 use super::super::SYSTEM_PATH;
 use super::super::Variable;
@@ -11,9 +10,9 @@ use super::super::blocked::{login_may_set, unset_in_bash};
 /// The descriptor on which the shell writes its answer.
 pub(super) const ANSWER_FD: u32 = 187;
 
-/// What a login shell said about itself.
-pub(super) struct Answer {
-    /// What login set or changed, PATH apart.
+/// The state of a login shell, as it printed it.
+pub(super) struct LoginAnswer {
+    /// The variables that login files set or changed, except PATH.
     pub(super) exports: Vec<Variable>,
     pub(super) path: Option<Vec<u8>>,
     /// Name and definition.
@@ -24,11 +23,10 @@ pub(super) struct Answer {
     pub(super) extglob: bool,
 }
 
-/// What the login shell runs after its files.
+/// The script that the login shell runs after its files.
 ///
-/// Login files may have redefined anything, so every command is asked for as a builtin, options
-/// are put back first, and aliases are printed and dropped before the first keyword is read: a
-/// shell reads and runs this text line by line.
+/// Login files may have redefined anything. So every command is called as a builtin, options are reset first, and aliases are printed and
+/// removed before the first keyword is read: a shell reads and runs this text line by line.
 pub(super) fn script(marker: &str) -> String {
     let unset = unset_in_bash();
     format!(
@@ -60,9 +58,9 @@ pub(super) fn is_complete(answer: &[u8], marker: &str) -> bool {
 }
 
 /// Reads a whole answer. `base` is the environment the shell was started in.
-pub(super) fn parse(answer: &[u8], marker: &str, base: &[Variable]) -> Result<Answer, String> {
+pub(super) fn parse(answer: &[u8], marker: &str, base: &[Variable]) -> Result<LoginAnswer, String> {
     let mut items = answer.split(|byte| *byte == 0);
-    // Items are terminated, so that what follows the last one is not an item.
+    // Items are terminated, so the empty rest after the last one is not an item.
     items.next_back();
     let mut reader = Reader { items: items.peekable(), marker: marker.as_bytes() };
 
@@ -103,10 +101,10 @@ pub(super) fn parse(answer: &[u8], marker: &str, base: &[Variable]) -> Result<An
     }
     reader.section("end")?;
     exports.sort();
-    Ok(Answer { exports, path, functions, aliases, extglob })
+    Ok(LoginAnswer { exports, path, functions, aliases, extglob })
 }
 
-/// The environment that a login shell is given: enough to find its files, and the same each time.
+/// The environment of the login shell: enough to find its files, and the same each time.
 pub(super) fn base_environment(home: &[u8], user: &str, shell: &[u8]) -> Vec<Variable> {
     let variable = |name: &str, value: &[u8]| (name.as_bytes().to_vec(), value.to_vec());
     vec![
@@ -121,7 +119,7 @@ pub(super) fn base_environment(home: &[u8], user: &str, shell: &[u8]) -> Vec<Var
     ]
 }
 
-/// Whether a variable is login's doing, and meant for commands.
+/// Whether login files set this variable, and for commands.
 fn is_of_login(name: &[u8], value: &[u8], base: &[Variable]) -> bool {
     const OF_THE_SHELL: [&str; 13] = [
         "_",

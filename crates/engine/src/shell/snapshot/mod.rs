@@ -1,41 +1,39 @@
-//! What login files add to an environment, taken once and kept.
+//! Login snapshots: what login files add to an environment, found out once and kept.
 //!
-//! One login-interactive bash is run in a fixed, minimal environment, and what it exports, defines
-//! and aliases afterwards is the snapshot. It is kept on disk under user, home and shell, together
-//! with a stamp of every file that could have changed it, and taken again when a stamp no longer
-//! holds. An attempt that failed is kept the same way, so that a login file that hangs costs its
-//! limit once, and not once for each command.
+//! One login-interactive bash runs in a fixed, minimal environment. Its exports, functions and aliases afterwards are the snapshot. It is kept
+//! on disk by user, home and shell, with a stamp of every file that can change it, and is taken again when a stamp differs. A failed attempt is
+//! kept the same way, so that a login file that hangs costs its time limit once, and not for each command.
 //!
-//! Only bash has snapshots. Other shells have other ways to print what they know, and a wrong guess
-//! there runs text as code; their commands get the caller's environment as it is.
+//! Only bash has snapshots. Other shells print their state in other ways, and a wrong guess would run text as code. Their commands get the
+//! caller's environment as it is.
 
 mod dump;
 mod run;
 mod store;
 mod trace;
 
+use crate::mutex::lock;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
 
 use super::{Shell, ShellKind, Variable};
-use store::{Entry, Outcome};
+use store::{LoginOutcome, SnapshotEntry};
 
-/// How long login files may take, unless somebody says otherwise.
+/// The default time limit of login files.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a failed attempt counts. Some login files hang only while a network is down, so it is
-/// not for ever, even if no file changes.
+/// How long a failed attempt counts, even if no file changes: some login files hang only while a network is down.
 const FAILURE_KEPT: Duration = Duration::from_secs(3600);
 
-/// Whose login files, and where their snapshot is kept.
+/// Identifies a snapshot: whose login files, for which shell, and where it is kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    /// The shell to ask.
+pub struct SnapshotRequest<'a> {
+    /// The shell to run.
     pub shell: &'a Shell,
     /// The user's home directory.
     pub home: &'a Path,
@@ -47,7 +45,7 @@ pub struct Request<'a> {
     pub limit: Duration,
 }
 
-/// What login files add. A clone shares what it shows.
+/// What login files add. Clones are cheap.
 #[derive(Clone)]
 pub struct Snapshot(Arc<Taken>);
 
@@ -61,7 +59,7 @@ pub(super) struct Taken {
 }
 
 impl Snapshot {
-    /// The variables that login files set or changed, PATH apart, without blocked names.
+    /// The variables that login files set or changed, except PATH and blocked names.
     pub fn exports(&self) -> &[Variable] {
         &self.0.exports
     }
@@ -71,7 +69,7 @@ impl Snapshot {
         self.0.path.as_deref()
     }
 
-    /// A file for bash to source that defines functions and aliases, if there are any.
+    /// A file that defines the functions and aliases for bash, if there are any.
     pub fn file(&self) -> Option<&Path> {
         (self.0.functions + self.0.aliases > 0).then_some(self.0.file.as_path())
     }
@@ -103,10 +101,10 @@ impl fmt::Debug for Snapshot {
 /// Why there is no snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TakeFailure {
-    /// Login files did not finish in time. All that they had started was ended.
+    /// Login files did not finish in time. Everything that they had started was killed.
     #[error("login files took longer than {limit:?}; find the line that waits with `bash -lixc true`")]
     TimedOut {
-        /// The time they had.
+        /// The time limit.
         limit: Duration,
     },
     /// The shell ended inside its login files, by `exit` or by becoming another program.
@@ -118,7 +116,7 @@ pub enum TakeFailure {
         /// How it ended.
         status: String,
     },
-    /// The shell answered with something that is not a snapshot.
+    /// The shell's answer is not a valid snapshot.
     #[error("the login shell's answer cannot be read: {detail}")]
     Unreadable {
         /// What is wrong with it.
@@ -129,7 +127,7 @@ pub enum TakeFailure {
     NotRun {
         /// The shell.
         shell: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         detail: String,
     },
     /// The snapshot could not be written.
@@ -137,17 +135,17 @@ pub enum TakeFailure {
     NotKept {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         detail: String,
     },
 }
 
-/// How things stand with the snapshot of a request.
+/// The state of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SnapshotState {
-    /// There is none, or a file changed since: the next command takes one.
+    /// There is none, or a file has changed since. The next command takes one.
     NotTaken,
-    /// There is one, and it holds.
+    /// There is a current one.
     Ready {
         /// When it was taken.
         taken_at: SystemTime,
@@ -157,44 +155,43 @@ pub enum SnapshotState {
         functions: usize,
         /// How many aliases it defines.
         aliases: usize,
-        /// The files whose change makes it stale, those included that do not exist.
+        /// The files whose change makes it stale, including those that do not exist.
         files: Vec<PathBuf>,
     },
-    /// The attempt failed, and is not made again before a file changes or an hour has passed.
+    /// The attempt failed. It is not repeated before a file changes or an hour has passed.
     Failed {
         /// When it was made.
         tried_at: SystemTime,
         /// Why it failed.
         failure: TakeFailure,
-        /// The files whose change gives it another try.
+        /// The files whose change leads to another attempt.
         files: Vec<PathBuf>,
     },
     /// This shell has no snapshots.
     Unsupported,
 }
 
-/// All snapshots of one engine. Callers who ask at the same time wait for one attempt.
+/// All snapshots of one engine. Concurrent callers wait for one attempt.
 #[derive(Default)]
 pub struct Snapshots {
-    entries: Mutex<HashMap<String, Arc<Entry>>>,
+    entries: Mutex<HashMap<String, Arc<SnapshotEntry>>>,
 }
 
 impl Snapshots {
-    /// None yet; those on disk are found when they are asked for.
+    /// Starts empty. Snapshots on disk are loaded when they are needed.
     pub fn new() -> Snapshots {
         Snapshots::default()
     }
 
-    /// The snapshot for a request: the kept one if no file changed since, else a new one.
+    /// The snapshot for a request: the kept one if no file has changed, else a new one.
     ///
-    /// Blocks for as long as login files take, at most `limit` and what it takes to end them.
-    /// `None` means that there is none to be had; [`Snapshots::state`] says why.
-    pub fn get(&self, request: &Request<'_>) -> Option<Snapshot> {
+    /// Blocks for as long as login files take, at most `limit` and the time to kill them. None if there cannot be one; [`Snapshots::state`] says
+    /// why.
+    pub fn get(&self, request: &SnapshotRequest<'_>) -> Option<Snapshot> {
         if request.shell.kind != ShellKind::Bash {
             return None;
         }
-        // The map holds complete entries at all times, so that a panic elsewhere spoils nothing.
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         let key = store::key(request);
         let kept = entries.get(&key).cloned().or_else(|| store::load(request).map(Arc::new));
         let entry = match kept.filter(|entry| holds(entry, request, SystemTime::now())) {
@@ -203,13 +200,13 @@ impl Snapshots {
         };
         entries.insert(key, Arc::clone(&entry));
         match &entry.outcome {
-            Outcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
-            Outcome::Failed(_) => None,
+            LoginOutcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
+            LoginOutcome::Failed(_) => None,
         }
     }
 
-    /// The same, if it is known without taking one: nothing if that is not so, or somebody is taking one right now.
-    pub fn kept(&self, request: &Request<'_>) -> Option<Option<Snapshot>> {
+    /// The same without taking a new one. The outer option is none if a new one is needed, or another task is taking one right now.
+    pub fn kept(&self, request: &SnapshotRequest<'_>) -> Option<Option<Snapshot>> {
         if request.shell.kind != ShellKind::Bash {
             return Some(None);
         }
@@ -220,17 +217,17 @@ impl Snapshots {
         };
         let entry = entries.get(&store::key(request)).filter(|entry| holds(entry, request, SystemTime::now()))?;
         Some(match &entry.outcome {
-            Outcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
-            Outcome::Failed(_) => None,
+            LoginOutcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
+            LoginOutcome::Failed(_) => None,
         })
     }
 
-    /// How things stand, without taking anything.
-    pub fn state(&self, request: &Request<'_>) -> SnapshotState {
+    /// The state of a snapshot, without taking one.
+    pub fn state(&self, request: &SnapshotRequest<'_>) -> SnapshotState {
         if request.shell.kind != ShellKind::Bash {
             return SnapshotState::Unsupported;
         }
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = lock(&self.entries);
         let kept = entries
             .get(&store::key(request))
             .cloned()
@@ -242,27 +239,27 @@ impl Snapshots {
         let at = UNIX_EPOCH + Duration::from_secs(entry.tried_at);
         let files = entry.files.keys().cloned().collect();
         match &entry.outcome {
-            Outcome::Ready(taken) => SnapshotState::Ready {
+            LoginOutcome::Ready(taken) => SnapshotState::Ready {
                 taken_at: at,
                 exports: taken.exports.len(),
                 functions: taken.functions,
                 aliases: taken.aliases,
                 files,
             },
-            Outcome::Failed(failure) => SnapshotState::Failed { tried_at: at, failure: failure.clone(), files },
+            LoginOutcome::Failed(failure) => SnapshotState::Failed { tried_at: at, failure: failure.clone(), files },
         }
     }
 }
 
-/// Whether what was found out then is what would be found out now.
-fn holds(entry: &Entry, request: &Request<'_>, now: SystemTime) -> bool {
+/// Whether an entry is current: no file has changed since, and a failure is not too old.
+fn holds(entry: &SnapshotEntry, request: &SnapshotRequest<'_>, now: SystemTime) -> bool {
     let unchanged = entry.files.iter().all(|(path, stamp)| store::stamp(path) == *stamp);
     unchanged
         && match &entry.outcome {
-            Outcome::Ready(taken) => store::stamp(&taken.file) == entry.file_stamp,
-            Outcome::Failed(failure) => {
+            LoginOutcome::Ready(taken) => store::stamp(&taken.file) == entry.file_stamp,
+            LoginOutcome::Failed(failure) => {
                 let tried_at = UNIX_EPOCH + Duration::from_secs(entry.tried_at);
-                // A clock that was set back makes the attempt old, which costs one more.
+                // If the clock was set back, the attempt counts as old, which costs one more.
                 let recent = now.duration_since(tried_at).is_ok_and(|age| age < FAILURE_KEPT);
                 let more_time = matches!(failure, TakeFailure::TimedOut { limit }
                     if request.limit > *limit);
@@ -271,11 +268,10 @@ fn holds(entry: &Entry, request: &Request<'_>, now: SystemTime) -> bool {
         }
 }
 
-fn take(request: &Request<'_>) -> Entry {
+fn take(request: &SnapshotRequest<'_>) -> SnapshotEntry {
     let tried_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
-    // The usual files are stamped before the run: should one change while it is read, the next
-    // command finds another stamp and takes the snapshot again. What the run itself finds can only
-    // be stamped after it.
+    // The usual files are stamped before the run. If one changes while it is read, the next command finds another stamp and takes the snapshot
+    // again. Files that the run itself finds can only be stamped after it.
     let mut files = store::usual_files(request.home);
     let ran = run::login(request);
     for path in ran.files {

@@ -1,4 +1,4 @@
-//! One login shell, run and watched.
+//! Runs one login shell under supervision.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,41 +12,43 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_getfl, fcntl_setfl, ftruncate, memfd_create, tell};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
+use crate::bytes::random_hex;
+
 use super::super::SYSTEM_PATH;
-use super::dump::{self, ANSWER_FD, Answer};
+use super::dump::{self, ANSWER_FD, LoginAnswer};
 use super::trace::Trace;
-use super::{Request, TakeFailure};
+use super::{SnapshotRequest, TakeFailure};
 
 const TRACE_FD: u32 = 188;
 
-/// An answer longer than this is not one.
+/// Longer answers are invalid.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 
-/// A trace longer than this is not followed further.
+/// How many bytes of a trace are parsed.
 const TRACE_LIMIT: u64 = 64 * 1024 * 1024;
 
-/// What a run gave.
-pub(super) struct Ran {
-    pub(super) answer: Result<Answer, TakeFailure>,
-    /// The files it read, as far as it came.
+/// The result of a run.
+pub(super) struct LoginRun {
+    pub(super) answer: Result<LoginAnswer, TakeFailure>,
+    /// The files that it read until its end.
     pub(super) files: Vec<PathBuf>,
 }
 
-/// Runs a login-interactive shell in the user's home and asks it what it knows.
+/// Runs a login-interactive shell in the user's home and reads its state.
 ///
-/// It has no terminal and no input, what login files print goes nowhere, and it leads a session
-/// of its own. When its time is up, everything in that session is killed; when it ends in time,
-/// what login files left in the background stays, since an export may point at it.
-pub(super) fn login(request: &Request<'_>) -> Ran {
+/// It has no terminal and no input, the output of login files is discarded, and it leads a kernel session of its own. At its time limit,
+/// everything in that session is killed. If it ends in time, background processes of login files stay, because an export may refer to one.
+pub(super) fn login(request: &SnapshotRequest<'_>) -> LoginRun {
     let cwd = if request.home.is_dir() { request.home } else { Path::new("/") };
     let mut trace = Trace::new(cwd);
     let answer = attempt(request, cwd, &mut trace);
-    Ran { answer, files: trace.files(request.home, SYSTEM_PATH) }
+    LoginRun { answer, files: trace.files(request.home, SYSTEM_PATH) }
 }
 
-fn attempt(request: &Request<'_>, cwd: &Path, trace: &mut Trace) -> Result<Answer, TakeFailure> {
+fn attempt(request: &SnapshotRequest<'_>, cwd: &Path, trace: &mut Trace) -> Result<LoginAnswer, TakeFailure> {
     let not_run = |error: io::Error| TakeFailure::NotRun { shell: request.shell.path.clone(), detail: error.to_string() };
-    let marker = marker().map_err(not_run)?;
+    // Login files cannot know it.
+    let marker = random_hex::<16>();
     let base = dump::base_environment(request.home.as_os_str().as_bytes(), request.user, request.shell.path.as_os_str().as_bytes());
     let tracefile = TraceFile::new().map_err(not_run)?;
     let mut command = command(&request.shell.path, &dump::script(&marker));
@@ -55,7 +57,7 @@ fn attempt(request: &Request<'_>, cwd: &Path, trace: &mut Trace) -> Result<Answe
     for (name, value) in &base {
         command.env(std::ffi::OsString::from_vec(name.clone()), std::ffi::OsString::from_vec(value.clone()));
     }
-    let mut login = Login::start(command).map_err(not_run)?;
+    let mut login = LoginShell::start(command).map_err(not_run)?;
     let mut answer = Vec::new();
     let end = login.watch(request.limit, &mut answer);
     drop(login);
@@ -65,22 +67,21 @@ fn attempt(request: &Request<'_>, cwd: &Path, trace: &mut Trace) -> Result<Answe
         return dump::parse(&answer, &marker, &base).map_err(|detail| TakeFailure::Unreadable { detail });
     }
     Err(match end {
-        End::Exited(status) => TakeFailure::Ended { status: status.to_string() },
-        End::OutOfTime => TakeFailure::TimedOut { limit: request.limit },
-        End::TooMuch => TakeFailure::Unreadable { detail: format!("it is longer than {ANSWER_LIMIT} bytes") },
+        LoginEnd::Exited(status) => TakeFailure::Ended { status: status.to_string() },
+        LoginEnd::OutOfTime => TakeFailure::TimedOut { limit: request.limit },
+        LoginEnd::TooMuch => TakeFailure::Unreadable { detail: format!("it is longer than {ANSWER_LIMIT} bytes") },
     })
 }
 
-/// The shell, started by way of a plain one that moves what we read to descriptors that login files
-/// do not print to.
+/// Starts the shell from a plain one that moves our pipes to descriptors that login files do not write to.
 fn command(shell: &Path, script: &str) -> Command {
     let plumbing = format!(
         "exec {ANSWER_FD}>&1 {TRACE_FD}>&2 >/dev/null 2>&1\n\
          export BASH_XTRACEFD={TRACE_FD}\n\
          exec \"$0\" -x -lic \"$1\"\n"
     );
-    // Started by us, `setsid` leads no group, so that it becomes the session's leader and the
-    // shell in place, under the pid we know. Without it a group has to do.
+    // Our child leads no group, so `setsid` makes it the leader of a session and executes the shell under the same pid. Without `setsid`, a group
+    // has to do.
     let setsid = ["/usr/bin/setsid", "/bin/setsid", "/run/current-system/sw/bin/setsid"].into_iter().find(|path| Path::new(path).exists());
     let mut command = match setsid {
         Some(setsid) => {
@@ -98,26 +99,26 @@ fn command(shell: &Path, script: &str) -> Command {
     command
 }
 
-enum End {
+enum LoginEnd {
     Exited(ExitStatus),
     OutOfTime,
     TooMuch,
 }
 
-/// A login shell that runs. Dropped before its end was seen, it is killed with its session.
-struct Login {
+/// A running login shell. If it is dropped before its end was seen, it is killed with its session.
+struct LoginShell {
     child: Child,
     pidfd: OwnedFd,
     reaped: bool,
 }
 
-impl Login {
-    fn start(mut command: Command) -> io::Result<Login> {
+impl LoginShell {
+    fn start(mut command: Command) -> io::Result<LoginShell> {
         let mut child = command.spawn()?;
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            Ok(pidfd) => Ok(Login { child, pidfd, reaped: false }),
+            Ok(pidfd) => Ok(LoginShell { child, pidfd, reaped: false }),
             Err(error) => {
-                // The child is ours and not reaped, so that its pid is still its own; that it is over already is as good. The first error is the one to tell.
+                // The child is ours and not reaped, so its pid is not reused. It may have ended already. The first error is reported.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(error.into())
@@ -125,15 +126,15 @@ impl Login {
         }
     }
 
-    /// Reads the answer until the shell has ended or may not go on.
-    fn watch(&mut self, limit: Duration, answer: &mut Vec<u8>) -> io::Result<End> {
-        // A day is for ever here, and keeps the sum in range.
+    /// Reads the answer until the shell has ended or reached a limit.
+    fn watch(&mut self, limit: Duration, answer: &mut Vec<u8>) -> io::Result<LoginEnd> {
+        // A day is as good as for ever, and keeps the sum in range.
         let deadline = Instant::now() + limit.min(Duration::from_secs(86_400));
         let mut pipe = self.child.stdout.take().map(|pipe| Pipe::new(pipe.into())).transpose()?;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(End::OutOfTime);
+                return Ok(LoginEnd::OutOfTime);
             }
             let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
             fds.extend(pipe.iter().map(|pipe| PollFd::new(&pipe.0, PollFlags::IN)));
@@ -143,22 +144,22 @@ impl Login {
                 Err(error) => return Err(error.into()),
             }
             let ended = !fds[0].revents().is_empty();
-            // Once the shell has ended, all it wrote is in the pipe and no more than that holds.
-            // Somebody it left behind may keep it open, so that its end is not waited for.
+            // Once the shell has ended, all that it wrote is in the pipe, which holds a bounded amount. A background process may keep the pipe open, so
+            // its end is not waited for.
             Pipe::read_some(&mut pipe, answer)?;
             if ended {
                 let status = self.child.wait()?;
                 self.reaped = true;
-                return Ok(End::Exited(status));
+                return Ok(LoginEnd::Exited(status));
             }
             if answer.len() > ANSWER_LIMIT {
-                return Ok(End::TooMuch);
+                return Ok(LoginEnd::TooMuch);
             }
         }
     }
 }
 
-impl Drop for Login {
+impl Drop for LoginShell {
     fn drop(&mut self) {
         if !self.reaped {
             end_session(&mut self.child);
@@ -166,11 +167,11 @@ impl Drop for Login {
     }
 }
 
-/// The read end of a pipe, which never blocks. The other end is another description and does.
+/// The read end of a pipe, set to non-blocking. The write end is another file description and blocks.
 struct Pipe(OwnedFd);
 
 impl Pipe {
-    /// More than a pipe holds unless somebody enlarged it.
+    /// More than a pipe holds, unless a process has enlarged it.
     const AT_ONCE: usize = 1024 * 1024;
 
     fn new(fd: OwnedFd) -> io::Result<Pipe> {
@@ -179,7 +180,7 @@ impl Pipe {
         Ok(Pipe(fd))
     }
 
-    /// Takes what is there, and closes the pipe at its end.
+    /// Reads what is there, and closes the pipe at its end.
     fn read_some(pipe: &mut Option<Pipe>, answer: &mut Vec<u8>) -> io::Result<()> {
         let Some(open) = pipe else { return Ok(()) };
         let mut buffer = [0; 64 * 1024];
@@ -203,16 +204,16 @@ impl Pipe {
     }
 }
 
-/// Where the shell writes its trace: memory without a name, since a trace shows every value.
+/// The file for the shell's trace: anonymous memory, because a trace shows every value.
 ///
-/// A pipe would not do. What login files leave in the background may still be tracing when we have
-/// gone, and would die of it; here its writes come to nothing.
+/// A pipe would not do: background processes of login files may still write traces when the reader is gone, and SIGPIPE would kill them. Here
+/// their writes are harmless.
 struct TraceFile(OwnedFd);
 
 impl TraceFile {
     fn new() -> io::Result<TraceFile> {
         let fd = memfd_create("trace", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        // It has its full length from the start, without taking the memory, and grows no further.
+        // It has its full length from the start, without using the memory, and is sealed against growth.
         ftruncate(&fd, TRACE_LIMIT)?;
         fcntl_add_seals(&fd, SealFlags::GROW)?;
         Ok(TraceFile(fd))
@@ -222,7 +223,7 @@ impl TraceFile {
         self.0.try_clone()
     }
 
-    /// Reads what was written so far. The writers share our position, so that it tells how much.
+    /// Reads what was written so far. The writers share our file position, which shows how much that is.
     fn read_into(self, trace: &mut Trace) -> io::Result<()> {
         let end = tell(&self.0)?;
         let mut buffer = [0; 64 * 1024];
@@ -236,23 +237,22 @@ impl TraceFile {
             trace.feed(&buffer[..count.min(left)]);
             at += count as u64;
         }
-        // Whoever still has it gets no room in it, and we give the memory back.
+        // Processes that still have it open cannot write any more, and the memory is freed.
         ftruncate(&self.0, 0)?;
         fcntl_add_seals(&self.0, SealFlags::WRITE)?;
         Ok(())
     }
 }
 
-/// Kills a child that is not reaped yet and all that is in its session or group, and returns when
-/// they are dead. As long as the child is not reaped, nobody else's session can have its number.
+/// Kills a child that is not reaped yet and everything in its session or group, and returns when they are dead. As long as the child is not
+/// reaped, no other session can have its number.
 fn end_session(child: &mut Child) {
     let leader = Pid::from_child(child);
-    // Fails if there is no such group: then `setsid` had not run yet and the child is alone.
+    // Fails if there is no such group: then `setsid` has not run yet, and the child is alone.
     let _ = kill_process_group(leader, Signal::KILL);
-    // Fails if it is over already, which is what is wanted.
+    // Fails if it has ended already, which is fine.
     let _ = child.kill();
-    // A member that forks while we look is seen in the next round. Rounds are bounded for the sake
-    // of one that forks faster than we can look.
+    // A member that forks meanwhile is seen in the next round. Rounds are bounded, because one may fork faster than this can look.
     for _ in 0..1000 {
         let mut alive = false;
         for pid in members(leader) {
@@ -260,12 +260,11 @@ fn end_session(child: &mut Child) {
             let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else {
                 continue;
             };
-            // The number may have gone to a stranger since, but the descriptor stays with whom
-            // it is now: so it is asked again.
+            // The pid may have been reused since. The descriptor refers to one process, so membership is checked again.
             if is_member(pid, leader) && pidfd_send_signal(&pidfd, Signal::KILL).is_ok() {
                 let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
                 let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-                // Whether it is gone the next round finds out.
+                // The next round checks whether it is gone.
                 let _ = poll(&mut fds, Some(&second));
             }
         }
@@ -273,7 +272,7 @@ fn end_session(child: &mut Child) {
             break;
         }
     }
-    // It was killed, and no one else waits for it.
+    // It was killed, and no other thread waits for it.
     let _ = child.wait();
 }
 
@@ -294,7 +293,7 @@ fn is_member(pid: Pid, leader: Pid) -> bool {
     let Ok(stat) = std::fs::read(path) else {
         return false;
     };
-    // The name in brackets may hold anything, brackets included.
+    // The name in parentheses may contain anything, also parentheses.
     let Some(end) = stat.iter().rposition(|byte| *byte == b')') else {
         return false;
     };
@@ -305,9 +304,4 @@ fn is_member(pid: Pid, leader: Pid) -> bool {
     };
     let leader = leader.as_raw_nonzero().to_string();
     !matches!(state, "Z" | "X") && (group == leader || session == leader)
-}
-
-/// A word that no login file can know.
-fn marker() -> io::Result<String> {
-    super::store::random_hex(16)
 }

@@ -1,8 +1,8 @@
 //! Snapshots on disk: a description in JSON and a file for bash, both of mode 0600.
 //!
-//! Two names for each user, home and shell: `KEY.json` says what was found out and on which files
-//! it rests, `KEY.bash` defines functions and aliases. The second is written first and its hash is
-//! in the first, so that a crash between them, or somebody's edit, makes the pair void and not wrong.
+//! Two files for each user, home and shell: `KEY.json` has the variables and the stamps of the files that the snapshot depends on, `KEY.bash`
+//! defines functions and aliases. The second is written first and its hash is in the first, so that a crash between them, or an edit, makes the
+//! pair invalid and not wrong.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -16,35 +16,37 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::dump::Answer;
-use super::{Request, TakeFailure, Taken};
+use crate::bytes::{hex, random_hex};
 
-/// What is known about a request's snapshot.
-pub(super) struct Entry {
+use super::dump::LoginAnswer;
+use super::{SnapshotRequest, TakeFailure, Taken};
+
+/// The snapshot of a request, or the failure to take one.
+pub(super) struct SnapshotEntry {
     pub(super) tried_at: u64,
     pub(super) files: BTreeMap<PathBuf, Option<Stamp>>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: LoginOutcome,
     /// The stamp of the file for bash, if there is one.
     pub(super) file_stamp: Option<Stamp>,
 }
 
-pub(super) enum Outcome {
+pub(super) enum LoginOutcome {
     Ready(Arc<Taken>),
     Failed(TakeFailure),
 }
 
-/// What tells one state of a file from another without reading it.
+/// Identifies a state of a file without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
     modified_ns: i64,
-    // A copy that keeps the time of its original still shows here.
+    // Also differs for a copy with the modification time of the original.
     changed_ns: i64,
 }
 
-/// The file's stamp, or nothing if there is no file to be seen.
+/// The stamp of a file. None if there is no file, or it cannot be examined.
 pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     let meta = fs::metadata(path).ok()?;
     let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
@@ -57,8 +59,7 @@ pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-/// The files a login bash looks for whatever they say, present or not. A directory stands for the
-/// list of what is in it.
+/// The files that every login bash looks for, existing or not. A directory stands for the list of its files.
 pub(super) fn usual_files(home: &Path) -> BTreeMap<PathBuf, Option<Stamp>> {
     const SYSTEM: [&str; 4] = ["/etc/profile", "/etc/profile.d", "/etc/bash.bashrc", "/etc/bashrc"];
     const OWN: [&str; 4] = [".bash_profile", ".bash_login", ".profile", ".bashrc"];
@@ -79,7 +80,7 @@ pub(super) fn usual_files(home: &Path) -> BTreeMap<PathBuf, Option<Stamp>> {
 }
 
 /// The name under which a request's snapshot is kept.
-pub(super) fn key(request: &Request<'_>) -> String {
+pub(super) fn key(request: &SnapshotRequest<'_>) -> String {
     let mut hash = Sha256::new();
     let parts = [request.user.as_bytes(), request.home.as_os_str().as_bytes(), request.shell.path.as_os_str().as_bytes()];
     for part in parts {
@@ -89,10 +90,10 @@ pub(super) fn key(request: &Request<'_>) -> String {
     hex(&hash.finalize()[..8])
 }
 
-/// Reads what was kept. Anything that is not as we left it counts as nothing: it is taken again.
-pub(super) fn load(request: &Request<'_>) -> Option<Entry> {
+/// Loads a snapshot. None if anything is not as it was written: then it is taken again.
+pub(super) fn load(request: &SnapshotRequest<'_>) -> Option<SnapshotEntry> {
     let text = fs::read(request.dir.join(key(request) + ".json")).ok()?;
-    let kept: v1::Kept = serde_json::from_slice(&text).ok()?;
+    let kept: v1::Description = serde_json::from_slice(&text).ok()?;
     let of_this = kept.version == v1::VERSION
         && kept.user == request.user
         && kept.home.as_bytes() == request.home.as_os_str().as_bytes()
@@ -102,75 +103,69 @@ pub(super) fn load(request: &Request<'_>) -> Option<Entry> {
     }
     let file = request.dir.join(key(request) + ".bash");
     let (outcome, file_stamp) = match kept.outcome {
-        v1::Outcome::Ready { exports, path, functions, aliases, sha256 } => {
-            // The stamp is older than what is read, so that a later change is noticed.
+        v1::SavedOutcome::Ready { exports, path, functions, aliases, sha256 } => {
+            // The stamp is taken before the file is read, so that a later change is noticed.
             let file_stamp = stamp(&file);
             if hex(&Sha256::digest(fs::read(&file).ok()?)) != sha256 {
                 return None;
             }
             let exports = exports.into_iter().map(|(name, value)| (name.bytes(), value.bytes())).collect();
             let path = path.map(|path| path.bytes());
-            (Outcome::Ready(Arc::new(Taken { exports, path, functions, aliases, file })), file_stamp)
+            (LoginOutcome::Ready(Arc::new(Taken { exports, path, functions, aliases, file })), file_stamp)
         }
-        v1::Outcome::Failed(failure) => (Outcome::Failed(failure.into()), None),
+        v1::SavedOutcome::Failed(failure) => (LoginOutcome::Failed(failure.into()), None),
     };
     let files = kept.files.into_iter().map(|(path, stamp)| (path.path(), stamp)).collect();
-    Some(Entry { tried_at: kept.tried_at, files, outcome, file_stamp })
+    Some(SnapshotEntry { tried_at: kept.tried_at, files, outcome, file_stamp })
 }
 
-/// Writes an answer down.
+/// Saves a snapshot.
 pub(super) fn keep(
-    request: &Request<'_>,
-    answer: Answer,
+    request: &SnapshotRequest<'_>,
+    answer: LoginAnswer,
     files: &BTreeMap<PathBuf, Option<Stamp>>,
     tried_at: u64,
-) -> Result<Entry, TakeFailure> {
+) -> Result<SnapshotEntry, TakeFailure> {
     let text = bash_file(&answer);
     let file = request.dir.join(key(request) + ".bash");
     let (functions, aliases) = (answer.functions.len(), answer.aliases.len());
-    let outcome = v1::Outcome::Ready {
+    let outcome = v1::SavedOutcome::Ready {
         exports: answer.exports.iter().map(|(name, value)| (v1::Bytes::from(&name[..]), v1::Bytes::from(&value[..]))).collect(),
         path: answer.path.as_deref().map(v1::Bytes::from),
         functions,
         aliases,
         sha256: hex(&Sha256::digest(&text)),
     };
-    let kept = v1::Kept::new(request, files, tried_at, outcome);
+    let kept = v1::Description::new(request, files, tried_at, outcome);
     make_dir(request.dir)?;
     write(&file, &text)?;
     write(&request.dir.join(key(request) + ".json"), &json(&kept))?;
     let taken = Taken { exports: answer.exports, path: answer.path, functions, aliases, file };
-    Ok(Entry { tried_at, files: files.clone(), file_stamp: stamp(&taken.file), outcome: Outcome::Ready(Arc::new(taken)) })
+    Ok(SnapshotEntry { tried_at, files: files.clone(), file_stamp: stamp(&taken.file), outcome: LoginOutcome::Ready(Arc::new(taken)) })
 }
 
-/// Writes a failure down. Should that fail too, this engine at least remembers it.
-pub(super) fn keep_failure(request: &Request<'_>, failure: TakeFailure, files: &BTreeMap<PathBuf, Option<Stamp>>, tried_at: u64) -> Entry {
-    let outcome = v1::Outcome::Failed(v1::Failure::from(&failure));
-    let kept = v1::Kept::new(request, files, tried_at, outcome);
+/// Saves a failure. If that fails too, this engine at least keeps it in memory.
+pub(super) fn keep_failure(
+    request: &SnapshotRequest<'_>,
+    failure: TakeFailure,
+    files: &BTreeMap<PathBuf, Option<Stamp>>,
+    tried_at: u64,
+) -> SnapshotEntry {
+    let outcome = v1::SavedOutcome::Failed(v1::Failure::from(&failure));
+    let kept = v1::Description::new(request, files, tried_at, outcome);
     let written = make_dir(request.dir).and_then(|()| write(&request.dir.join(key(request) + ".json"), &json(&kept)));
     if let Err(error) = written {
         tracing::warn!(%error, "the failed login snapshot is remembered in memory only");
     }
-    Entry { tried_at, files: files.clone(), outcome: Outcome::Failed(failure), file_stamp: None }
-}
-
-/// Random bytes as text.
-pub(super) fn random_hex(count: usize) -> io::Result<String> {
-    let mut bytes = vec![0; count];
-    let mut filled = 0;
-    while filled < count {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(hex(&bytes))
+    SnapshotEntry { tried_at, files: files.clone(), outcome: LoginOutcome::Failed(failure), file_stamp: None }
 }
 
 /// A file that bash reads before a command, because BASH_ENV names it.
 ///
-/// It first puts BASH_ENV back, so that neither the command nor a bash below it meets this file
-/// again. Then each definition stands alone in quotes: one that this bash cannot read is left out,
-/// and the command runs. Aliases come after functions, whose texts have them expanded already, and
-/// are switched on last, after the caller's own BASH_ENV file, which was not written for them.
-fn bash_file(answer: &Answer) -> Vec<u8> {
+/// It first restores BASH_ENV, so that neither the command nor a bash below it reads this file again. Each definition stands alone in quotes: one
+/// that this bash cannot parse is skipped, and the command runs. Aliases come after functions, whose texts have them expanded already. They are
+/// switched on last, after the caller's own BASH_ENV file, which was not written for them.
+fn bash_file(answer: &LoginAnswer) -> Vec<u8> {
     let mut text = br#"# What login files define. Written by outlast; changes here are lost.
 if [[ -n ${_OUTLAST_BASH_ENV+x} ]]; then
   builtin export BASH_ENV="$_OUTLAST_BASH_ENV"
@@ -212,7 +207,7 @@ builtin shopt -s expand_aliases
     text
 }
 
-/// Appends a word in single quotes, in which bash changes nothing.
+/// Appends a word in single quotes, in which bash expands nothing.
 fn quote(text: &mut Vec<u8>, word: &[u8]) {
     text.push(b'\'');
     for byte in word {
@@ -224,8 +219,8 @@ fn quote(text: &mut Vec<u8>, word: &[u8]) {
     text.push(b'\'');
 }
 
-fn json(kept: &v1::Kept) -> Vec<u8> {
-    // Strings, numbers and lists of them: there is nothing that JSON cannot hold.
+fn json(kept: &v1::Description) -> Vec<u8> {
+    // It holds strings, numbers and lists only, which always serialise.
     serde_json::to_vec(kept).expect("a snapshot's description is plain data")
 }
 
@@ -233,10 +228,10 @@ fn make_dir(dir: &Path) -> Result<(), TakeFailure> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(not_kept(dir))
 }
 
-/// Replaces a file by a rename, so that a reader has the old text or the new one.
+/// Replaces a file by a rename, so that a reader gets the old text or the new one.
 fn write(path: &Path, text: &[u8]) -> Result<(), TakeFailure> {
     let write = || {
-        let beside = path.with_extension(format!("{}.tmp", random_hex(8)?));
+        let beside = path.with_extension(format!("{}.tmp", random_hex::<8>()));
         let written = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -245,7 +240,7 @@ fn write(path: &Path, text: &[u8]) -> Result<(), TakeFailure> {
             .and_then(|mut file| file.write_all(text))
             .and_then(|()| fs::rename(&beside, path));
         if written.is_err() {
-            // The first error is the one to tell.
+            // The first error is reported.
             let _ = fs::remove_file(&beside);
         }
         written
@@ -254,7 +249,7 @@ fn write(path: &Path, text: &[u8]) -> Result<(), TakeFailure> {
     write().map_err(not_kept(path))
 }
 
-/// Removes what a killed engine left half written.
+/// Removes files that a killed engine left half written.
 fn sweep(path: &Path) {
     const OLD: Duration = Duration::from_secs(600);
     let entries = path.parent().and_then(|dir| fs::read_dir(dir).ok());
@@ -262,7 +257,7 @@ fn sweep(path: &Path) {
         let is_ours = entry.path().extension().is_some_and(|extension| extension == "tmp");
         let age = entry.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed());
         if is_ours && matches!(age, Ok(Ok(age)) if age > OLD) {
-            // It is swept again next time.
+            // The next sweep tries again.
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -272,10 +267,6 @@ fn not_kept(path: &Path) -> impl Fn(io::Error) -> TakeFailure {
     |error| TakeFailure::NotKept { path: path.to_owned(), detail: error.to_string() }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The description as it is on disk.
 mod v1 {
     use super::*;
@@ -283,19 +274,19 @@ mod v1 {
     pub(super) const VERSION: u32 = 1;
 
     #[derive(Serialize, Deserialize)]
-    pub(super) struct Kept {
+    pub(super) struct Description {
         pub(super) version: u32,
         pub(super) user: String,
         pub(super) home: Bytes,
         pub(super) shell: Bytes,
         pub(super) tried_at: u64,
         pub(super) files: Vec<(Bytes, Option<Stamp>)>,
-        pub(super) outcome: Outcome,
+        pub(super) outcome: SavedOutcome,
     }
 
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
-    pub(super) enum Outcome {
+    pub(super) enum SavedOutcome {
         Ready { exports: Vec<(Bytes, Bytes)>, path: Option<Bytes>, functions: usize, aliases: usize, sha256: String },
         Failed(Failure),
     }
@@ -353,10 +344,15 @@ mod v1 {
         }
     }
 
-    impl Kept {
-        pub(super) fn new(request: &Request<'_>, files: &BTreeMap<PathBuf, Option<Stamp>>, tried_at: u64, outcome: Outcome) -> Kept {
+    impl Description {
+        pub(super) fn new(
+            request: &SnapshotRequest<'_>,
+            files: &BTreeMap<PathBuf, Option<Stamp>>,
+            tried_at: u64,
+            outcome: SavedOutcome,
+        ) -> Description {
             let files = files.iter().map(|(path, stamp)| (Bytes::from(path.as_path()), *stamp)).collect();
-            Kept {
+            Description {
                 version: VERSION,
                 user: request.user.to_owned(),
                 home: request.home.into(),

@@ -1,17 +1,16 @@
-//! Which files login read, from what the shell says while it runs them.
+//! The files that login files depend on, from the trace of the shell that runs them.
 //!
-//! The shell is run with its trace on, and the trace names each sourced file and each file or
-//! directory that was looked for. Nothing else of it is kept, since it shows every value.
-//! The reading is generous: one file too many costs a needless `stat`, one too few a stale snapshot.
+//! The shell runs with its trace on, which names each sourced file and each file or directory that was tested. Nothing else of it is kept,
+//! because it shows every value. The parser is generous: one file too many costs a needless `stat`, one too few a stale snapshot.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Longer lines are values or here-documents; what begins after this is not looked at.
+/// Longer lines are values or here-documents. Their rest is not parsed.
 const LINE_LIMIT: usize = 16 * 1024;
-/// More files than this are not followed.
+/// How many files are recorded.
 const FILES_LIMIT: usize = 1000;
 
 /// Reads a trace.
@@ -40,8 +39,7 @@ impl Trace {
         }
     }
 
-    /// The files that the snapshot depends on, as things are now: those that were sourced, and
-    /// those that were looked for and are not there.
+    /// The files that the snapshot depends on: those that were sourced, and those that were tested and do not exist now.
     pub(super) fn files(&self, home: &Path, path: &str) -> Vec<PathBuf> {
         let mut files = BTreeSet::new();
         for word in &self.sourced {
@@ -50,8 +48,7 @@ impl Trace {
                 files.insert(wanted.to_owned());
                 continue;
             }
-            // Where a relative path led depends on where the shell was and what its PATH was then,
-            // so that all places it may have been in count.
+            // What a relative path meant depends on the shell's directory and PATH at that time, so all places that it may have meant count.
             let on_path = path.split(':').filter(|_| !word.contains(&b'/')).map(Path::new);
             let places = self.dirs.iter().map(PathBuf::as_path).chain(on_path);
             files.extend(places.map(|place| place.join(wanted)).filter(|file| file.exists()));
@@ -68,8 +65,7 @@ impl Trace {
 
     fn read_line(&mut self, line: &[u8]) {
         let words = words(line);
-        // A trace begins with one plus for each level, unless login files gave it another prompt;
-        // then the command may begin at any word.
+        // A traced line begins with one plus for each level, unless login files set another prompt. Then the command may begin at any word.
         for (at, word) in words.iter().enumerate() {
             let mut next = words[at + 1..].iter().filter(|word| *word != b"--");
             let Some(next) = next.next().filter(|next| !next.is_empty()) else {
@@ -96,15 +92,14 @@ fn remember(words: &mut BTreeSet<Vec<u8>>, word: &[u8]) {
     }
 }
 
-/// Whether things come and go there all the time, so that one that appears means nothing.
+/// Whether files come and go there all the time, so that a new one means nothing.
 fn is_passing(path: &Path, home: &Path) -> bool {
     const PASSING: [&str; 6] = ["/dev", "/proc", "/run", "/sys", "/tmp", "/var"];
     let is_pattern = path.as_os_str().as_bytes().contains(&b'*');
     is_pattern || (!path.starts_with(home) && PASSING.iter().any(|passing| path.starts_with(passing)))
 }
 
-/// Splits a traced command into words, with bash's own quoting taken off. An open quote, as in the
-/// first line of a value with several, ends the words.
+/// Splits a traced command into words, and removes bash's quoting. An open quote, as in the first line of a multi-line value, ends the words.
 fn words(line: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
@@ -137,7 +132,7 @@ fn words(line: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// The rest of a `$'…'` word, as bash prints bytes that it cannot show.
+/// The rest of a `$'…'` word. Bash prints bytes this way that it cannot show.
 fn ansi_quoted(bytes: &mut std::iter::Peekable<impl Iterator<Item = u8>>) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     loop {

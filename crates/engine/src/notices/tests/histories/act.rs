@@ -7,17 +7,17 @@ use proptest::sample::select;
 pub(super) const PROCESSES: u8 = 5;
 pub(super) const SESSIONS: [&str; 3] = ["a", "b", ""];
 
-/// The conversation of a process, and its life.
+/// The session of a process, and its generation.
 pub(super) fn whose(p: u8) -> (&'static str, &'static str) {
     [("a", ""), ("a", "g1"), ("a", "g2"), ("b", "g1"), ("", "")][p as usize]
 }
 
-/// Whose word comes with a settlement.
+/// Which lease token comes with a settlement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Word {
-    /// Of whoever was given it last.
+    /// That of the last taker.
     Newest,
-    /// Of whoever was given it first.
+    /// That of the first taker.
     First,
     Guessed,
     None,
@@ -44,7 +44,7 @@ pub(super) enum Act {
     Complete {
         p: u8,
         repeat: bool,
-        /// For how long it is kept for whoever waits.
+        /// How long it is reserved for a client that waits.
         kept: Option<i64>,
     },
     Match {
@@ -111,7 +111,7 @@ pub(super) enum Act {
     Begin {
         reboot: bool,
     },
-    /// Done, and then the engine dies before it is on disk.
+    /// An act after which the engine dies before it is on disk.
     Lost(Box<Act>),
     Forget {
         p: u8,
@@ -120,7 +120,7 @@ pub(super) enum Act {
         limit: usize,
         lease: i64,
     },
-    Pushed {
+    PushResult {
         pick: usize,
         right: bool,
         how: Push4,
@@ -132,7 +132,7 @@ pub(super) enum Act {
 }
 
 pub(super) fn act() -> impl Strategy<Value = Act> {
-    // Few, so that much happens to each.
+    // Few notices, so that much happens to each.
     let p = || prop_oneof![4 => Just(0), 3 => Just(1), 2 => Just(3), 2 => 0..PROCESSES];
     let session = || prop_oneof![6 => Just("a"), 2 => Just("b"), 1 => Just("")];
     let life = || prop_oneof![7 => Just(""), 2 => Just("g1"), 1 => Just("g2")];
@@ -173,7 +173,7 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         2 => proptest::bool::weighted(0.3).prop_map(|reboot| Act::Begin { reboot }),
         1 => p().prop_map(|p| Act::Forget { p }),
         8 => (1..3_usize, lease()).prop_map(|(limit, lease)| Act::Take { limit, lease }),
-        5 => (0..20_usize, proptest::bool::weighted(0.8), push).prop_map(|(pick, right, how)| Act::Pushed { pick, right, how }),
+        5 => (0..20_usize, proptest::bool::weighted(0.8), push).prop_map(|(pick, right, how)| Act::PushResult { pick, right, how }),
         1 => (proptest::option::of(0..20_usize), some()).prop_map(|(pick, session)| Act::Revive { pick, session }),
     ];
     let plain = plain.boxed();

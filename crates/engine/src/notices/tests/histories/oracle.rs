@@ -1,17 +1,17 @@
-//! The second reading of the rules.
+//! A second reading of the rules, which keeps no state: each answer is computed from everything that happened.
 
 use super::super::*;
 use super::act::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an act is answered with, in the same words by both.
+/// The answer to an act, in the same form from both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
     Nothing,
     Made(Option<u64>),
-    /// Place, repeat, how often it was given; and how long the next who finds nothing would wait.
+    /// Number, repeat mark and count of leases of each notice; and how long a taker that gets nothing would wait.
     Given(Vec<(u64, bool, u32)>, Option<i64>),
-    Settled(Settled),
+    Settled(SettleReply),
     Count(u64),
     Taken(Vec<(u64, bool, u32)>, Option<i64>),
     Kept(bool),
@@ -25,7 +25,7 @@ pub(super) enum About {
     Other,
 }
 
-/// One thing that happened. Answers are things that happened, too: whom something was given is remembered here and nowhere else.
+/// One thing that happened. Answers are among them: only here it is remembered who leased what.
 #[derive(Debug, Clone)]
 pub(super) enum What {
     Made { seq: u64, about: About, session: &'static str, life: &'static str, repeat: bool },
@@ -46,7 +46,7 @@ pub(super) enum What {
     Expired { before: i64 },
     Began { reboot: bool },
     Taken { seqs: Vec<u64>, word: u32, until: i64 },
-    Pushed { seq: u64, how: Push4 },
+    PushResult { seq: u64, how: Push4 },
     Revived { seqs: Vec<u64> },
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Past {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Where {
     Waits,
-    /// Somebody has it; no word: whoever is just answered.
+    /// Leased. Without a token, it is held for an answer.
     With {
         word: Option<u32>,
         until: i64,
@@ -72,7 +72,7 @@ pub(super) enum Where {
     },
 }
 
-/// All there is to say of a notice.
+/// Everything about a notice.
 #[derive(Debug, Clone)]
 pub(super) struct Story {
     pub(super) seq: u64,
@@ -134,12 +134,12 @@ impl Oracle {
         self.past.iter().enumerate().filter_map(|(i, p)| if let What::Made { seq, .. } = p.what { Some((i, seq)) } else { None })
     }
 
-    /// The notice that tells the end of a process, of those there ever were.
+    /// The notice of the end of a process, among all that ever existed.
     pub(super) fn ends(&self, p: u8, seq: u64) -> bool {
         self.past.iter().any(|past| matches!(past.what, What::Made { seq: s, about: About::End(of), .. } if s == seq && of == p))
     }
 
-    /// Whether the owner of a process had seen its end before something happened: the last word about that counts.
+    /// Whether the owner of a process had seen its end before something happened. The last event about that counts.
     pub(super) fn seen(&self, p: u8, before: usize) -> bool {
         let word = |past: &Past| match &past.what {
             What::Seen { p: of } if *of == p => Some(true),
@@ -150,12 +150,12 @@ impl Oracle {
         self.past[..before].iter().rev().find_map(word).unwrap_or(false)
     }
 
-    /// The life of a conversation that came last.
+    /// The newest generation of a session.
     pub(super) fn life(&self, session: &str, before: usize) -> Option<&'static str> {
         self.lives(session, before).pop()
     }
 
-    /// The lives of a conversation that were heard of since nothing was known of it, in order.
+    /// The known generations of a session, in order.
     fn lives(&self, session: &str, before: usize) -> Vec<&'static str> {
         let past = &self.past[..before];
         let since = past.iter().rposition(|p| matches!(&p.what, What::Removed { sessions, .. } if sessions.contains(&session)));
@@ -171,7 +171,7 @@ impl Oracle {
         order
     }
 
-    /// What a claim finds out about a notice that nobody has: that it is over, or that it may be given.
+    /// What a claim decides about a free notice: how it is settled, or that it may be leased.
     pub(super) fn fate(&self, story: &Story, taker: TakerKind, now: usize) -> Result<bool, &'static str> {
         let lives = self.lives(story.session, now);
         let for_another = !story.life.is_empty() && lives.last().is_some_and(|life| story.life != *life);
@@ -210,9 +210,9 @@ impl Oracle {
         let of = |p: u8| about == About::End(p);
         for (i, past) in self.past.iter().enumerate().skip(from + 1) {
             let (free, up) = (s.is_free(past.up), past.up);
-            // Whoever is answered has it, or it is kept for whoever will be.
+            // It is held for an answer, or reserved for one.
             let answered = matches!(s.at, Where::With { word: None, .. });
-            // What was given to nobody, or kept for somebody, nobody can have told.
+            // A notice that was not leased, or was only reserved, cannot have been delivered.
             let touched = s.at != Where::Waits && s.given > 0;
             match &past.what {
                 What::Asked { session: asker, taker, word, until, given, seen_to } => {
@@ -264,7 +264,7 @@ impl Oracle {
                 What::Began { .. } if answered && touched => (s.at, s.repeat) = (Where::Waits, true),
                 What::Began { reboot } => {
                     if let Where::With { word, until } = &mut s.at {
-                        // Whoever waited may come back to the next engine, and to no other boot.
+                        // A client that waited may come back to the next engine, but not after a reboot.
                         *until = match (reboot, word) {
                             (true, _) => i64::MIN,
                             (false, None) => up.saturating_add(WAITER_TIMEOUT).min(*until),
@@ -295,7 +295,7 @@ impl Oracle {
                     d.tries += 1;
                     d.due = Due::With { word: *word, until: *until };
                 }
-                What::Pushed { seq: n, how } if *n == seq => match *how {
+                What::PushResult { seq: n, how } if *n == seq => match *how {
                     Push4::Delivered => d.due = Due::Delivered,
                     Push4::Again(after) => d.due = Due::At(past.up + after),
                     Push4::Later(after) => (d.due, d.tries) = (Due::At(past.up + after), d.tries - 1),
@@ -345,7 +345,7 @@ impl Oracle {
             let can = mine.filter(|s| self.fate(s, taker, now) == Ok(true)).take(limit);
             given = can.map(|s| (s.seq, s.repeat || (s.at != Where::Waits && s.given > 0), s.given + 1)).collect::<Vec<_>>();
             let seqs: Vec<u64> = given.iter().map(|(seq, ..)| *seq).collect();
-            // Whoever has enough looks no further.
+            // A claim that has reached its limit reads no further.
             let seen_to = if seqs.len() == limit { seqs[limit - 1] } else { u64::MAX };
             self.add(What::Asked { session, taker, word, until: self.up + lease, given: seqs, seen_to });
         }
@@ -356,15 +356,15 @@ impl Oracle {
         Answer::Given(given, held.min())
     }
 
-    pub(super) fn settle(&mut self, seq: u64, word: Option<u32>, by: Option<&str>, how: How) -> Settled {
-        let Some(story) = self.stories().into_iter().find(|s| s.seq == seq) else { return Settled::Unknown };
+    pub(super) fn settle(&mut self, seq: u64, word: Option<u32>, by: Option<&str>, how: How) -> SettleReply {
+        let Some(story) = self.stories().into_iter().find(|s| s.seq == seq) else { return SettleReply::Unknown };
         if by.is_some_and(|by| by != story.session) {
-            return Settled::Unknown;
+            return SettleReply::Unknown;
         }
         match story.at {
-            Where::Over { .. } => return Settled::Already,
-            Where::Waits if how == How::Released => return Settled::Already,
-            Where::With { word: has, .. } if word.is_some() && word != has => return Settled::Lost,
+            Where::Over { .. } => return SettleReply::Already,
+            Where::Waits if how == How::Released => return SettleReply::Already,
+            Where::With { word: has, .. } if word.is_some() && word != has => return SettleReply::Lost,
             Where::Waits | Where::With { .. } => {}
         }
         self.add(match how {
@@ -372,7 +372,7 @@ impl Oracle {
             How::Released => What::Returned { seq, sure: word.is_some() },
             How::Dropped => What::Refused { seq },
         });
-        Settled::Done
+        SettleReply::Done
     }
 
     pub(super) fn take(&mut self, limit: usize, word: u32, lease: i64) -> Answer {
@@ -406,7 +406,7 @@ impl Oracle {
     pub(super) fn push(&mut self, seq: u64, word: Option<u32>, how: Push4) -> Answer {
         let has = self.parcels().into_iter().any(|d| d.seq == seq && matches!(d.due, Due::With { word: has, .. } if Some(has) == word));
         if has {
-            self.add(What::Pushed { seq, how });
+            self.add(What::PushResult { seq, how });
         }
         Answer::Kept(has)
     }
