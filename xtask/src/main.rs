@@ -27,6 +27,8 @@ mod puppet;
 mod rng;
 mod sink;
 mod smoke;
+mod source;
+mod types;
 mod usage;
 
 use anyhow::{Result, bail};
