@@ -1,5 +1,6 @@
 //! `cargo xtask check`: checks what the compiler does not. Licences, sources and duplicate versions follow `deny.toml`, by `cargo-deny`.
-//! Dependencies between our crates follow [`ARROWS`], those between modules follow `modules.rs`. Names of types follow `types.rs`. Every test named in `docs/promises.md` exists. `docs/requirements.md` has the number of every numbered test. The crates for
+//! Dependencies between our crates follow [`ARROWS`], those between modules follow `modules.rs`. Names of types follow `types.rs`, and words
+//! `words.rs`. Every test named in `docs/promises.md` exists. `docs/requirements.md` has the number of every numbered test. The crates for
 //! embedders build alone.
 
 use crate::metadata::{Metadata, Package};
@@ -51,6 +52,7 @@ pub(crate) fn run() -> Result<()> {
     wrong.extend(arrows(&Metadata::read(&["--no-deps", "--offline"])?.packages));
     wrong.extend(crate::modules::check(&root)?);
     wrong.extend(crate::types::check(&root)?);
+    wrong.extend(crate::words::check(&root)?);
     wrong.extend(named_tests(&root)?);
     wrong.extend(requirements(&root)?);
     wrong.extend(crate::features::check(&root)?);

@@ -30,6 +30,7 @@ mod smoke;
 mod source;
 mod types;
 mod usage;
+mod words;
 
 use anyhow::{Result, bail};
 use std::process::Command;
