@@ -20,7 +20,7 @@ const LEFT: [Figure; 5] = [
     count("came to their own end"),
     count("output that can be read, in percent"),
     count("exit codes known"),
-    count("ends announced, nobody asking"),
+    count("ends announced without a query"),
 ];
 
 /// The results of the jobs.
@@ -69,7 +69,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         "jobs that came to their end",
         "output kept, in percent",
         "exit codes known",
-        "ends announced, nobody polling",
+        "ends announced without a poll",
     ];
     for (name, figure) in names.into_iter().zip(LEFT) {
         let all = if figure == LEFT[2] { 100.0 } else { many as f64 };

@@ -1,4 +1,4 @@
-//! `cargo xtask bench end`: how soon a waiting client learns of an end.
+//! `cargo xtask bench end`: how long after an end a waiting client has the answer.
 
 use super::harness::{Bench, Figure, Goal, Line, Of, Ours, PATIENCE, Unit, Who};
 use super::peers::{Dotfiles, Hermes};

@@ -142,7 +142,11 @@ async fn told(client: &Client, work: &Path, ends: usize, lived: Duration) -> Res
         drop(end);
         let event = events.next().await?;
         let (told_at, there) = (Instant::now(), now());
-        times.push(told_at.saturating_duration_since(watcher.join().map_err(|_| anyhow::anyhow!("nobody saw the end"))??));
+        times.push(
+            told_at.saturating_duration_since(
+                watcher.join().map_err(|_| anyhow::anyhow!("the thread that watches for the end has panicked"))??,
+            ),
+        );
         ensure!(event.event.session_id == process.id().to_string(), "another process was told");
         let Body::Completion(end) = &event.event.body else { anyhow::bail!("{} was told", event.event.kind()) };
         let ended = end.ended_at.context("an end has a time")?;

@@ -7,7 +7,6 @@ use outlast_testkit::product::{Product, kill_and_wait};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The goal: the longest time until the list.
@@ -60,8 +59,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
 
 /// The program as users have it.
 pub(crate) fn release() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--quiet", "--release", "--package", "outlast"]).status()?;
+    let built = crate::cargo().args(["build", "--quiet", "--release", "--package", "outlast"]).status()?;
     ensure!(built.success(), "outlast does not build");
     let debug = std::env::current_exe()?;
     let target = debug.parent().and_then(|d| d.parent()).context("a target directory")?;

@@ -4,14 +4,13 @@
 //! one run, so that other load affects all alike. The report also has the pump's processor time for each byte: on a busy machine it says
 //! more than the speed, since it has no waiting time.
 
-use crate::Flags;
 use crate::bench_suite::harness::Stolen;
+use crate::{Flags, bench_recovery};
 use anyhow::{Context, Result, ensure};
 use outlast_testkit::keeper::Nursery;
 use outlast_testkit::product::kill_and_wait;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The goal: the share of the speed that remains on plain lines that rarely match, with 10 patterns and with 100. Coloured lines, and lines
@@ -25,7 +24,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let window = Duration::from_millis(flags.get("--millis")?.unwrap_or(400_u64));
     let keeper = match flags.get::<PathBuf>("--program")? {
         Some(path) => path.canonicalize().with_context(|| format!("{}", path.display()))?,
-        None => release()?,
+        None => bench_recovery::release()?.with_file_name("outlast-keeper"),
     };
     let nursery = Nursery::new(&std::env::temp_dir())?;
     let plain = nursery.path().join("plain");
@@ -174,15 +173,6 @@ fn write_lines(path: &Path, coloured: bool) -> Result<()> {
         }
     }
     Ok(out.flush()?)
-}
-
-fn release() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--quiet", "--release", "--package", "outlast", "--bin", "outlast-keeper"]).status()?;
-    ensure!(built.success(), "outlast-keeper does not build");
-    let debug = std::env::current_exe()?;
-    let target = debug.parent().and_then(|d| d.parent()).context("a target directory")?;
-    Ok(target.join("release/outlast-keeper"))
 }
 
 fn median(speeds: &mut [f64]) -> f64 {

@@ -28,7 +28,7 @@ impl Line {
         Ok(Self { client, events, runtime })
     }
 
-    /// Starts one command after another: how long until each was acknowledged, and until its end was heard.
+    /// Starts one command after another: how long until each was acknowledged, and until its end was reported.
     pub(crate) fn starts(&mut self, ours: &Ours, spec: &Spec, many: usize) -> Result<Vec<Vec<f64>>> {
         let (client, events) = (&self.client, &mut self.events);
         self.runtime.block_on(async {

@@ -27,8 +27,7 @@ pub(super) fn pueue(settings: &Settings) -> Result<PathBuf> {
     let bin = root.join("bin");
     if !bin.join("pueue").exists() || !bin.join("pueued").exists() {
         eprintln!("… installing pueue");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut install = Command::new(cargo);
+        let mut install = crate::cargo();
         install.args(["install", "--quiet", "--locked", "pueue", "--root"]).arg(&root).arg("--target-dir").arg(root.join("build"));
         call(&mut install)?;
         // It is only needed for the build.

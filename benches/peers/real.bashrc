@@ -1,4 +1,4 @@
-# Dotfiles like those of somebody who uses a version manager, without one: the same kinds of work (functions, a search through directories, subshells, a
+# Dotfiles like those of a user with a version manager, without one: the same kinds of work (functions, a search through directories, subshells, a
 # few programs) for about a tenth of a second, which is what such a manager costs at each start of a shell. The benchmarks put this into a HOME of their own.
 
 bench_manager_dir="$HOME/.manager"

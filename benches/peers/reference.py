@@ -1,7 +1,7 @@
 """Drives the process registry of the Hermes agent and prints what was measured as one JSON object.
 
 Run by the benchmarks with the Python of an environment in which the package is installed, a HOME and a HERMES_HOME of its own. Times are in seconds.
-Whoever starts a process asks for its notice right after the start, as the agent's own terminal tool does.
+The caller that starts a process asks for its notice right after the start, as the agent's own terminal tool does.
 """
 
 import json
@@ -57,7 +57,7 @@ def start(many, command):
 
 
 def beside(running, many):
-    """How long a start takes beside so many that run."""
+    """How long a start takes beside a given number of running processes."""
     sleepers = [spawn(SLEEP) for _ in range(int(running))]
     times = []
     for _ in range(int(many)):
@@ -70,7 +70,7 @@ def beside(running, many):
 
 
 def burst(callers):
-    """So many callers at once."""
+    """A given number of callers at once."""
     callers = int(callers)
     ids, lock, gate = [], threading.Lock(), threading.Barrier(callers + 1)
 
@@ -117,7 +117,7 @@ def orphan(stamp, lived, held):
 
 
 def queries(running, many, command, line):
-    """Questions about so many that print a few lines and sleep, and about one with a full buffer; nothing crosses a process."""
+    """Queries about processes that print a few lines and sleep, and about one with a full buffer. Nothing crosses a process."""
     sleepers = [spawn(command) for _ in range(int(running))]
     for session in sleepers:
         # More than any preview shows.
@@ -149,7 +149,7 @@ def stops(many):
 
 
 def output(size, last, command, *patterns):
-    """How fast so many bytes are taken, until the last are there, and the processor time of this process for them."""
+    """How fast a given number of bytes is taken, until the last are there, and the processor time of this process for them."""
     size = int(size)
     before = time.process_time()
     began = time.monotonic()
@@ -168,7 +168,7 @@ def output(size, last, command, *patterns):
 
 
 def memory(running):
-    """The memory and the threads of so many that run."""
+    """The memory and the threads of a given number of running processes."""
     sleepers = [spawn(SLEEP) for _ in range(int(running))]
     found = {"memory": [resident()], "threads": [threading.active_count()]}
     stop(sleepers)

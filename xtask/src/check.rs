@@ -1,11 +1,11 @@
-//! `cargo xtask check`: checks what the compiler does not. Licences, sources and duplicate versions follow `deny.toml`. Dependencies between
-//! our crates follow [`ARROWS`], those between modules follow `modules.rs`. Every test named in `docs/promises.md` exists.
-//! `docs/requirements.md` has the number of every numbered test. The crates for embedders build alone.
+//! `cargo xtask check`: checks what the compiler does not. Licences, sources and duplicate versions follow `deny.toml`, by `cargo-deny`.
+//! Dependencies between our crates follow [`ARROWS`], those between modules follow `modules.rs`. Names of types follow `types.rs`, and words
+//! `words.rs`. Every test named in `docs/promises.md` exists. `docs/requirements.md` has the number of every numbered test. The crates for
+//! embedders build alone.
 
 use crate::metadata::{Metadata, Package};
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Which of our crates may use which. Nothing points up.
@@ -47,18 +47,12 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Runs all checks, and prints all problems before it fails.
 pub(crate) fn run() -> Result<()> {
     let root = root()?;
-    let policy: Policy = toml::from_str(&read(&root.join("deny.toml"))?).context("deny.toml")?;
     let mut wrong = Vec::new();
-    let mut packages = BTreeMap::new();
-    for target in &policy.graph.targets {
-        packages.extend(Metadata::read(target, &["--all-features"])?.packages.into_iter().map(|p| (p.id.clone(), p)));
-    }
-    let packages: Vec<Package> = packages.into_values().collect();
-    wrong.extend(licences(&policy, &packages));
-    wrong.extend(sources(&policy, &packages));
-    wrong.extend(duplicates(&policy, &packages));
-    wrong.extend(arrows(&packages));
+    wrong.extend(crate::deny::check(&root)?);
+    wrong.extend(arrows(&Metadata::read(&["--no-deps", "--offline"])?.packages));
     wrong.extend(crate::modules::check(&root)?);
+    wrong.extend(crate::types::check(&root)?);
+    wrong.extend(crate::words::check(&root)?);
     wrong.extend(named_tests(&root)?);
     wrong.extend(requirements(&root)?);
     wrong.extend(crate::features::check(&root)?);
@@ -68,44 +62,8 @@ pub(crate) fn run() -> Result<()> {
     if !wrong.is_empty() {
         bail!("{} things are not as they should be", wrong.len());
     }
-    println!("check: {} packages, licences, sources, versions, arrows, modules, named tests and features are in order", packages.len());
+    println!("check: all that was checked is in order");
     Ok(())
-}
-
-#[derive(Deserialize)]
-struct Policy {
-    graph: Graph,
-    licenses: Licences,
-    bans: Bans,
-    sources: Sources,
-}
-
-#[derive(Deserialize)]
-struct Graph {
-    targets: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Licences {
-    allow: BTreeSet<String>,
-}
-
-#[derive(Deserialize)]
-struct Bans {
-    skip: Vec<Skip>,
-}
-
-#[derive(Deserialize)]
-struct Skip {
-    #[serde(rename = "crate")]
-    package: String,
-    reason: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Sources {
-    allow_registry: Vec<String>,
 }
 
 fn root() -> Result<PathBuf> {
@@ -117,100 +75,9 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn licences(policy: &Policy, packages: &[Package]) -> Vec<String> {
-    let judge = |p: &Package| match &p.license {
-        None => Some(format!("{} {} names no licence", p.name, p.version)),
-        Some(text) => match allowed(text, &policy.licenses.allow) {
-            Some(true) => None,
-            Some(false) => Some(format!("{} {} is under {text}, which deny.toml does not allow", p.name, p.version)),
-            None => Some(format!("{} {}: the licence {text:?} cannot be read", p.name, p.version)),
-        },
-    };
-    packages.iter().filter_map(judge).collect()
-}
-
-/// Whether an SPDX expression can be met with `allow` alone; `None` if it cannot be parsed. `/` is an old form of `OR`.
-fn allowed(text: &str, allow: &BTreeSet<String>) -> Option<bool> {
-    let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
-    let words: Vec<&str> = spaced.split_whitespace().collect();
-    let mut at = 0;
-    let met = either(&words, &mut at, allow)?;
-    (at == words.len()).then_some(met)
-}
-
-fn either(words: &[&str], at: &mut usize, allow: &BTreeSet<String>) -> Option<bool> {
-    let mut met = both(words, at, allow)?;
-    while words.get(*at) == Some(&"OR") {
-        *at += 1;
-        met |= both(words, at, allow)?;
-    }
-    Some(met)
-}
-
-fn both(words: &[&str], at: &mut usize, allow: &BTreeSet<String>) -> Option<bool> {
-    let mut met = one(words, at, allow)?;
-    while words.get(*at) == Some(&"AND") {
-        *at += 1;
-        met &= one(words, at, allow)?;
-    }
-    Some(met)
-}
-
-fn one(words: &[&str], at: &mut usize, allow: &BTreeSet<String>) -> Option<bool> {
-    let word = *words.get(*at)?;
-    *at += 1;
-    if word == "(" {
-        let met = either(words, at, allow)?;
-        let closed = words.get(*at) == Some(&")");
-        *at += 1;
-        return closed.then_some(met);
-    }
-    if matches!(word, ")" | "OR" | "AND" | "WITH") {
-        return None;
-    }
-    if words.get(*at) == Some(&"WITH") {
-        let whole = format!("{word} WITH {}", words.get(*at + 1)?);
-        *at += 2;
-        return Some(allow.contains(&whole));
-    }
-    Some(allow.contains(word))
-}
-
-fn sources(policy: &Policy, packages: &[Package]) -> Vec<String> {
-    let known = |source: &str| policy.sources.allow_registry.iter().any(|r| source.strip_prefix("registry+") == Some(r));
-    // A package without a source is in this workspace.
-    let strange = packages.iter().filter(|p| p.source.as_deref().is_some_and(|s| !known(s)));
-    strange.map(|p| format!("{} {} comes from {}", p.name, p.version, p.source.as_deref().unwrap_or_default())).collect()
-}
-
-fn duplicates(policy: &Policy, packages: &[Package]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let skipped: BTreeSet<&str> = policy.bans.skip.iter().map(|s| s.package.as_str()).collect();
-    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for p in packages {
-        versions.entry(&p.name).or_default().insert(&p.version);
-    }
-    for (name, all) in &versions {
-        let counted: Vec<&str> = all.iter().copied().filter(|v| !skipped.contains(format!("{name}@{v}").as_str())).collect();
-        if counted.len() > 1 {
-            wrong.push(format!("{name} is there in versions {}: unite them, or say in deny.toml why not", counted.join(" and ")));
-        }
-    }
-    for skip in &policy.bans.skip {
-        let (name, version) = skip.package.split_once('@').unwrap_or((&skip.package, ""));
-        if versions.get(name).is_none_or(|all| all.len() < 2 || !all.contains(version)) {
-            wrong.push(format!("deny.toml skips {}, which is no duplicate any more", skip.package));
-        }
-        if skip.reason.is_empty() {
-            wrong.push(format!("deny.toml skips {} without a reason", skip.package));
-        }
-    }
-    wrong
-}
-
 fn arrows(packages: &[Package]) -> Vec<String> {
     let mut wrong = Vec::new();
-    for p in packages.iter().filter(|p| p.source.is_none()) {
+    for p in packages {
         let Some((_, may)) = ARROWS.iter().find(|(name, _)| *name == p.name) else {
             wrong.push(format!("{} is new: give it its arrows in xtask/src/check.rs and its place in docs/ARCHITECTURE.md", p.name));
             continue;
@@ -312,26 +179,6 @@ mod tests {
             ("of_12", &[]),
         ] {
             assert_eq!(numbers(name), want, "{name}");
-        }
-    }
-
-    #[test]
-    fn licence_expressions_are_read_as_spdx_has_them() {
-        let allow: BTreeSet<String> = ["MIT", "Apache-2.0", "Unicode-3.0"].map(str::to_owned).into();
-        for (text, want) in [
-            ("MIT", Some(true)),
-            ("GPL-3.0-only", Some(false)),
-            ("MIT/Apache-2.0", Some(true)),
-            ("GPL-3.0-only OR MIT", Some(true)),
-            ("GPL-3.0-only AND MIT", Some(false)),
-            ("(MIT OR Apache-2.0) AND Unicode-3.0", Some(true)),
-            ("Apache-2.0 WITH LLVM-exception", Some(false)),
-            ("Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT", Some(true)),
-            ("(MIT", None),
-            ("MIT Apache-2.0", None),
-            ("", None),
-        ] {
-            assert_eq!(allowed(text, &allow), want, "{text}");
         }
     }
 }

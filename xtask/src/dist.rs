@@ -99,17 +99,13 @@ pub(crate) fn build_into(to: &Path) -> Result<()> {
 
 /// Where Cargo puts what it builds of the workspace around `dir`.
 pub(crate) fn target_directory(dir: &Path) -> Result<PathBuf> {
-    let told = call(cargo().args(["metadata", "--no-deps", "--locked", "--format-version", "1"]).current_dir(dir))?;
+    let told = call(crate::cargo().args(["metadata", "--no-deps", "--locked", "--format-version", "1"]).current_dir(dir))?;
     let told: Value = serde_json::from_slice(&told).context("cargo metadata")?;
     Ok(told["target_directory"].as_str().context("cargo says where it builds")?.into())
 }
 
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
 fn build(args: &[&str], rustflags: Option<&str>) -> Result<()> {
-    let mut command = cargo();
+    let mut command = crate::cargo();
     command.args(["build", "--release", "--locked", "--package", "outlast", "--bins"]).args(args);
     if let Some(flags) = rustflags {
         command.env("RUSTFLAGS", flags);

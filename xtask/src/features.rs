@@ -4,7 +4,6 @@
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
 /// A package and the flags that choose its features.
 const SETS: [(&str, &[&str]); 5] = [
@@ -23,7 +22,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     for (package, flags) in SETS {
         let shown = format!("{package} {}", flags.join(" "));
-        let out = cargo(root)
+        let out = crate::cargo()
+            .current_dir(root)
             .args(["check", "--quiet", "--lib", "--locked", "-p", package])
             .args(flags)
             .output()
@@ -46,14 +46,12 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
 }
 
 fn crates_of(root: &Path, (package, flags): (&str, &[&str])) -> Result<BTreeSet<String>> {
-    let out = cargo(root).args(["tree", "--locked", "-e", "normal", "--prefix", "none", "-p", package]).args(flags).output()?;
+    let out = crate::cargo()
+        .current_dir(root)
+        .args(["tree", "--locked", "-e", "normal", "--prefix", "none", "-p", package])
+        .args(flags)
+        .output()?;
     ensure!(out.status.success(), "cargo tree: {}", String::from_utf8_lossy(&out.stderr));
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     Ok(text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
-}
-
-fn cargo(root: &Path) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root);
-    command
 }

@@ -17,6 +17,7 @@ mod bench_suite;
 mod bench_tokens;
 mod campaign;
 mod check;
+mod deny;
 mod dist;
 mod features;
 mod metadata;
@@ -26,9 +27,13 @@ mod puppet;
 mod rng;
 mod sink;
 mod smoke;
+mod source;
+mod types;
 mod usage;
+mod words;
 
 use anyhow::{Result, bail};
+use std::process::Command;
 use usage::{Asked, USAGE};
 
 fn main() -> Result<()> {
@@ -90,9 +95,13 @@ fn main() -> Result<()> {
 /// Makes the same call with a release build of this program.
 fn in_release(args: &[String]) -> Result<()> {
     use std::os::unix::process::CommandExt;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let failed = std::process::Command::new(cargo).args(["run", "--quiet", "--release", "--package", "xtask", "--"]).args(args).exec();
+    let failed = cargo().args(["run", "--quiet", "--release", "--package", "xtask", "--"]).args(args).exec();
     Err(failed.into())
+}
+
+/// The cargo that runs this program, or the one in the path.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// Flags of the form `--name value`.

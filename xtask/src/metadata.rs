@@ -2,16 +2,16 @@
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
-use std::process::Command;
 
-/// The packages for one target, and which of them use which.
+/// The packages, and which of them use which.
 #[derive(Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
-    pub(crate) resolve: Resolve,
+    /// Absent if only the packages of the workspace were asked for.
+    pub(crate) resolve: Option<Resolve>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Deserialize)]
 pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Package {
     pub(crate) dependencies: Vec<Dependency>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
     /// Absent for one that is used by the library or program itself.
@@ -54,11 +54,10 @@ pub(crate) struct EdgeKind {
 }
 
 impl Metadata {
-    /// Asks cargo about this workspace; `features` are its flags for features.
-    pub(crate) fn read(target: &str, features: &[&str]) -> Result<Self> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]).args(features);
+    /// Asks cargo about this workspace.
+    pub(crate) fn read(flags: &[&str]) -> Result<Self> {
+        let mut command = crate::cargo();
+        command.args(["metadata", "--format-version", "1", "--locked"]).args(flags);
         let out = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().context("cannot run cargo metadata")?;
         ensure!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
         serde_json::from_slice(&out.stdout).context("cargo metadata")

@@ -4,6 +4,7 @@
 //! the name. Tests are left out. Cycles are looked for between the children of each module, where a child stands for everything below it.
 //! A parent and its child may use each other.
 
+use crate::source::{self, Module, is_name};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -84,9 +85,6 @@ fn upward(graph: &Graph) -> Vec<String> {
     wrong
 }
 
-/// A module by the names that lead to it; empty for the root of its crate.
-type Module = Vec<String>;
-
 /// Children of one module that use each other.
 struct Cycle {
     parent: String,
@@ -114,14 +112,17 @@ struct Graph {
 
 impl Graph {
     fn of_crate(src: &Path) -> Result<Self> {
-        let entry = ["lib.rs", "main.rs"].into_iter().find(|name| src.join(name).exists()).context("a crate without lib.rs and main.rs")?;
-        let mut sources = Sources { src, files: BTreeMap::new(), names: BTreeMap::new() };
-        sources.read(entry.into(), Path::new(""), Module::new())?;
+        let (mut files, mut names) = (BTreeMap::new(), BTreeMap::new());
+        for file in source::modules(src)? {
+            names.insert(file.module.clone(), Names::of(&file.tokens));
+            files.insert(file.module, file.path);
+        }
+        let sources = Sources { names };
         let uses = sources.names.iter().map(|(here, names)| {
             let used = names.used().filter_map(|path| sources.defining(here, path)).filter(|used| used != here);
             (here.clone(), used.collect())
         });
-        Ok(Self { uses: uses.collect(), files: sources.files })
+        Ok(Self { uses: uses.collect(), files })
     }
 
     fn children(&self, parent: &[String]) -> BTreeSet<String> {
@@ -196,30 +197,12 @@ fn is_below(module: &[String], parent: &[String]) -> bool {
     module.len() > parent.len() && module.starts_with(parent)
 }
 
-/// The files of a crate, and what each names.
-struct Sources<'a> {
-    src: &'a Path,
-    files: BTreeMap<Module, PathBuf>,
+/// The modules of a crate, and what each names.
+struct Sources {
     names: BTreeMap<Module, Names>,
 }
 
-impl Sources<'_> {
-    /// Reads a file and those of its modules, which lie in `dir`.
-    fn read(&mut self, file: PathBuf, dir: &Path, module: Module) -> Result<()> {
-        let text = std::fs::read_to_string(self.src.join(&file)).with_context(|| format!("cannot read {}", file.display()))?;
-        let tokens = without_tests(&tokens(&text));
-        for declared in tokens.windows(3).filter(|w| w[0] == "mod" && w[2] == ";") {
-            let name = &declared[1];
-            let candidates = [dir.join(format!("{name}.rs")), dir.join(name).join("mod.rs")];
-            let found = candidates.into_iter().find(|path| self.src.join(path).exists());
-            let path = found.with_context(|| format!("{} declares {name}, which has no file", file.display()))?;
-            self.read(path, &dir.join(name), [module.as_slice(), std::slice::from_ref(name)].concat())?;
-        }
-        self.files.insert(module.clone(), file);
-        self.names.insert(module, Names::of(&tokens));
-        Ok(())
-    }
-
+impl Sources {
     /// The module that defines what a path in `here` leads to; nothing for a path into another crate.
     fn defining(&self, here: &Module, path: &[String]) -> Option<Module> {
         let (mut at, mut rest) = (here.clone(), path);
@@ -319,97 +302,6 @@ impl Names {
     fn used(&self) -> impl Iterator<Item = &[String]> {
         self.imports.iter().map(|(_, path)| path.as_slice()).chain(self.paths.iter().map(Vec::as_slice))
     }
-}
-
-fn is_name(token: &str) -> bool {
-    token.starts_with(|c: char| c.is_alphabetic() || c == '_')
-}
-
-/// The names and signs of a source text, without comments, strings and characters.
-fn tokens(text: &str) -> Vec<String> {
-    let mut tokens = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let len = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            rest.find("*/").map_or(rest.len(), |end| end + 2)
-        } else if let Some(len) = string(rest) {
-            len
-        } else if first == '\'' {
-            character(rest)
-        } else if is_name(rest) || first.is_numeric() {
-            rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())
-        } else if rest.starts_with("::") {
-            2
-        } else {
-            first.len_utf8()
-        };
-        let (token, after) = rest.split_at(len);
-        if !first.is_whitespace() && !token.starts_with(['/', '"']) && !token.contains(['"', '\'']) {
-            tokens.push(token.to_owned());
-        }
-        rest = after;
-    }
-    tokens
-}
-
-/// The length of the string that a text begins with.
-fn string(text: &str) -> Option<usize> {
-    let prefix = text.find(|c: char| !matches!(c, 'b' | 'c' | 'r' | '#'))?;
-    let body = text[prefix..].strip_prefix('"')?;
-    if text[..prefix].contains('r') {
-        let end = format!("\"{}", "#".repeat(text[..prefix].matches('#').count()));
-        return Some(prefix + 1 + body.find(&end)? + end.len());
-    }
-    let mut escaped = false;
-    let end = body.find(|c: char| {
-        let is_end = c == '"' && !escaped;
-        escaped = c == '\\' && !escaped;
-        is_end
-    });
-    Some(prefix + 1 + end? + 1)
-}
-
-/// The length of the character, or of the quote of a lifetime, that a text begins with.
-fn character(text: &str) -> usize {
-    let mut chars = text.char_indices().skip(1);
-    match (chars.next(), chars.next()) {
-        (Some((_, '\\')), Some((escaped, c))) => {
-            text[escaped + c.len_utf8()..].find('\'').map_or(1, |end| escaped + c.len_utf8() + end + 1)
-        }
-        (Some(_), Some((end, '\''))) => end + 1,
-        _ => 1,
-    }
-}
-
-/// The tokens without what is there for tests only.
-fn without_tests(tokens: &[String]) -> Vec<String> {
-    let mut kept = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        if !tokens[at..].iter().take(7).eq(["#", "[", "cfg", "(", "test", ")", "]"]) {
-            kept.push(tokens[at].clone());
-            at += 1;
-            continue;
-        }
-        // The item ends with the first semicolon or closing brace outside of everything.
-        let (mut depth, mut is_use) = (0, false);
-        at += 7;
-        while at < tokens.len() {
-            match tokens[at].as_str() {
-                "{" | "(" | "[" => depth += 1,
-                "}" | ")" | "]" => depth -= 1,
-                "use" if depth == 0 => is_use = true,
-                _ => {}
-            }
-            at += 1;
-            if depth == 0 && (tokens[at - 1] == ";" || (tokens[at - 1] == "}" && !is_use)) {
-                break;
-            }
-        }
-    }
-    kept
 }
 
 #[cfg(test)]

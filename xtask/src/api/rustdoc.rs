@@ -41,8 +41,7 @@ pub(super) struct Crate {
 impl Library {
     /// Documents our crates, and reads that.
     pub(super) fn make(root: &Path) -> Result<Self> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
+        let mut command = crate::cargo();
         command
             .args(["doc", "--quiet", "--no-deps", "--lib", "--locked"])
             .args(CRATES.iter().flat_map(|name| ["-p", name]))

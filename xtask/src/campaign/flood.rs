@@ -1,4 +1,4 @@
-//! `cargo xtask campaign flood`: a minute of nothing but matches. Three are told, then that no more will be, then the end; and nothing grows.
+//! `cargo xtask campaign flood`: a minute of nothing but matches. Three matches are reported, then that reports stop, then the end. No file and no memory grows.
 
 use super::faults;
 use crate::Flags;

@@ -19,10 +19,9 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let targets: Vec<&String> = targets.iter().filter(|t| only.as_ref().is_none_or(|only| only == *t)).collect();
     ensure!(!targets.is_empty(), "there is no target {}", only.unwrap_or_default());
     let build = std::env::current_exe()?.with_file_name("fuzz");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // With a named target, programs that run during the build have no coverage.
     let host = host()?;
-    let mut building = Command::new(cargo);
+    let mut building = crate::cargo();
     building.args(["build", "--quiet", "--release", "--locked", "--bins", "--target", &host]).current_dir(&fuzz);
     ensure!(building.env("CARGO_TARGET_DIR", &build).env("RUSTFLAGS", COVERAGE).status()?.success(), "the targets do not build");
     println!("campaign fuzz: {} targets, {seconds} s each", targets.len());

@@ -1,9 +1,8 @@
-//! `cargo xtask campaign histories`: which matches are told, to whom and how often notices are given, and which turns of a conversation start, in histories of any
+//! `cargo xtask campaign histories`: which matches are reported, to which taker and how often notices are given, and which turns of a conversation start, in histories of any
 //! kind, against a second reading of the rules. Notices also in as many orders of those who ask at the same time.
 
 use crate::Flags;
 use anyhow::{Result, ensure};
-use std::process::Command;
 use std::time::Instant;
 
 /// What is played: the package, the tests, and in a sentence.
@@ -18,9 +17,8 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let cases = flags.get("--cases")?.unwrap_or(1_000_000_u64);
     // An order takes ten times as long as a history.
     let orders = flags.get("--orders")?.unwrap_or(cases / 10);
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let test = |package: &str| {
-        let mut command = Command::new(&cargo);
+        let mut command = crate::cargo();
         command.args(["test", "--quiet", "--release", "--package", package, "--lib"]);
         command
     };

@@ -1,5 +1,5 @@
 //! `cargo xtask campaign mcp`: the MCP server against what others have written to try servers with. The official conformance suite, the Inspector, and the Python SDK,
-//! an old and a new one. Packages are installed below the target directory; nothing else is left behind.
+//! an old and a new one. Packages are installed below the target directory; nothing else remains.
 
 use crate::Flags;
 use anyhow::{Context, Result, ensure};
@@ -130,8 +130,7 @@ impl Server {
 
     /// The one with fixtures.
     fn fixtures(bench: &Bench, product: &Product) -> Result<Self> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        good(Command::new(cargo).args(["build", "--quiet", "--package", "outlast-mcp", "--example", "conformance"]))?;
+        good(crate::cargo().args(["build", "--quiet", "--package", "outlast-mcp", "--example", "conformance"]))?;
         let example = std::env::current_exe()?.with_file_name("examples").join("conformance");
         let child = in_home(Command::new(example), product).arg(&bench.program).stdout(Stdio::piped()).spawn()?;
         let (child, line) = first_line(child)?;
@@ -145,7 +144,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself, which a step has told then.
+        // It may have ended by itself. A step has reported that.
         let _over = self.child.kill();
         let _over = self.child.wait();
     }

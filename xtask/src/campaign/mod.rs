@@ -20,7 +20,6 @@ use self::report::Report;
 use crate::Flags;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
@@ -43,8 +42,7 @@ fn program(flags: &Flags<'_>) -> Result<PathBuf> {
     if let Some(path) = flags.get::<PathBuf>("--program")? {
         return path.canonicalize().with_context(|| format!("{}", path.display()));
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--quiet", "--package", "outlast", "--features", "test-points"]).status()?;
+    let built = crate::cargo().args(["build", "--quiet", "--package", "outlast", "--features", "test-points"]).status()?;
     ensure!(built.success(), "outlast does not build");
     let beside = std::env::current_exe()?;
     Ok(beside.with_file_name("outlast"))

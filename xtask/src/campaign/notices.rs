@@ -62,7 +62,7 @@ enum Fault {
     NoProcess,
 }
 
-/// How the session learns of the end.
+/// How the end is reported to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Drain,
@@ -287,7 +287,7 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Starts the process and learns of its end.
+    /// Starts the process and waits for the report of its end.
     fn hold(&self) -> Result<()> {
         if self.plan.by == By::Run && self.run_beside_a_taker()? {
             return Ok(());
@@ -358,7 +358,7 @@ impl Talk<'_> {
         // No client calls: the keeper has to start an engine.
         for log in [sink::HOOK_LOG, sink::RECEIVER_LOG] {
             while !lines(&self.dir.join(log)).iter().any(|told| told["event"]["session_id"] == *self.id) {
-                ensure!(self.began.elapsed() < PATIENCE, "{log} never heard of it, though nobody called");
+                ensure!(self.began.elapsed() < PATIENCE, "{log} has no call for it although no client called");
                 self.receiver.check()?;
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -485,7 +485,7 @@ fn sabotage(product: &Product, dir: &Path, plan: &Plan, over: &AtomicBool, repor
             sink::arm(dir, who, step)
         }
         Fault::Engine => {
-            report.add("the engine killed while it ran, and nobody called", 1);
+            report.add("the engine killed while it ran, and no client called", 1);
             Ok(())
         }
         Fault::Drain(_) => {

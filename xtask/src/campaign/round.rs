@@ -207,7 +207,7 @@ impl Stage<'_> {
             offset += text.len();
             ensure!(written["status"] == "ok" && written["next_offset"] == offset, "write answered {written}");
         }
-        // Not repeated by itself, since on a terminal it is a character: an engine killed meanwhile is told.
+        // The client does not repeat it, since on a terminal it is a character. If the engine is killed meanwhile, the call fails.
         let closed = loop {
             let closed = self.json(&["close", "--json", &self.id])?;
             if (closed["code"] != "unavailable" && closed["code"] != "stopping") || began.elapsed() > PATIENCE {

@@ -54,8 +54,7 @@ fn build(commit: &str) -> Result<PathBuf> {
         let line = format!("git archive {commit} | tar -x -C '{}'", source.display());
         ensure!(Command::new("sh").args(["-c", &line]).status()?.success(), "{commit} cannot be unpacked");
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut call = Command::new(cargo);
+    let mut call = crate::cargo();
     call.args(["build", "--quiet", "--package", "outlast", "--package", "outlast-keeper", "--bins"]).arg("--target-dir").arg(&target);
     ensure!(call.current_dir(&source).status()?.success(), "{commit} does not build");
     Ok(target.join("debug/outlast"))

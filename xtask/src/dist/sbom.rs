@@ -32,7 +32,7 @@ pub(super) fn write_beside(package: &Path, release: &Release) -> Result<PathBuf>
 
 fn components(release: &Release) -> Result<Vec<Value>> {
     let target = format!("{}-unknown-linux-gnu", release.arch);
-    let graph = Metadata::read(&target, &[])?;
+    let graph = Metadata::read(&["--filter-platform", &target])?;
     let checksums = checksums()?;
     let compiled = compiled_into(&graph, "outlast")?;
     let crates = graph.packages.iter().filter(|p| compiled.contains(p.id.as_str()) && p.source.is_some());
@@ -55,7 +55,8 @@ fn components(release: &Release) -> Result<Vec<Value>> {
 /// The ids of all packages that end up in the programs of `name`: its dependencies, and theirs, but not those for tests or build scripts.
 fn compiled_into<'a>(graph: &'a Metadata, name: &str) -> Result<BTreeSet<&'a str>> {
     let root = graph.packages.iter().find(|p| p.name == name && p.source.is_none()).context("the package is in the workspace")?;
-    let nodes: BTreeMap<&str, &Node> = graph.resolve.nodes.iter().map(|n| (n.id.as_str(), n)).collect();
+    let resolve = graph.resolve.as_ref().context("cargo resolves dependencies")?;
+    let nodes: BTreeMap<&str, &Node> = resolve.nodes.iter().map(|n| (n.id.as_str(), n)).collect();
     let mut seen = BTreeSet::new();
     let mut open = vec![root.id.as_str()];
     while let Some(id) = open.pop() {

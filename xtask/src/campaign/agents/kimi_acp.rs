@@ -1,4 +1,4 @@
-//! Kimi Code behind `outlast acp-proxy`: it runs its commands in its client's terminals, and they are ours.
+//! Kimi Code, started by `outlast acp-proxy`. It runs its commands in terminals of its client, which the proxy provides.
 
 use super::model::{Model, RUN};
 use super::npm::Npm;
@@ -43,7 +43,7 @@ impl Stage<'_> {
         std::fs::write(dir.join("config.toml"), config).context("cannot configure it")
     }
 
-    /// A proxy with the agent behind it, which has what it says written down.
+    /// A proxy and its agent. Everything the agent sends is recorded.
     fn start(&self) -> Result<Client> {
         let said = self.product.work().join(format!("said-{}.jsonl", COUNT.fetch_add(1, Relaxed)));
         let mut command = self.product.command(["acp-proxy", "--", "sh", "-c", "\"$1\" acp | tee \"$2\"", "agent"]);
@@ -104,7 +104,7 @@ impl Stage<'_> {
         client.leave()
     }
 
-    /// Proxy and agent are killed while the agent waits; both come back, and the agent is told once.
+    /// Proxy and agent are killed while the agent waits; both start again, and the agent is notified once.
     fn a_proxy_killed(&self, session: &str) -> Result<()> {
         let mut client = self.resume(session)?;
         let go = self.product.work().join("go-2");

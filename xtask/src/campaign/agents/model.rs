@@ -27,7 +27,7 @@ impl Model {
         Self::answering(Box::new(answer))
     }
 
-    /// One that answers as it is told. What it is asked is written down before it answers.
+    /// A model that gives prepared answers. It records each question before it answers.
     pub(crate) fn answering(answer: Box<Answer>) -> Result<Self> {
         let answer: Arc<Answer> = answer.into();
         let door = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen on the loopback")?;

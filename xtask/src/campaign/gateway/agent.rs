@@ -261,7 +261,7 @@ impl Agent {
         tokens.iter().try_for_each(|token| self.note(&Noted::Waiting(token.clone())))?;
         // No event reports the file that the round makes.
         while !tokens.iter().all(|token| gate(&self.dir, token).exists()) {
-            ensure!(began.elapsed() < GATE_LIMIT, "nobody lets {tokens:?} go on");
+            ensure!(began.elapsed() < GATE_LIMIT, "the round keeps {tokens:?} waiting for too long");
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())

@@ -128,14 +128,14 @@ impl Books {
         }
         if wrong.is_empty() {
             let strange = self.turns.iter().filter(|turn| !known.contains(&turn.id));
-            wrong.extend(strange.map(|turn| format!("nobody asked for turn {turn:?}")));
+            wrong.extend(strange.map(|turn| format!("no client asked for turn {turn:?}")));
         }
         for noted in &self.noted {
             match noted {
                 Noted::Clash { key } => wrong.push(format!("two agents worked in {key} at once")),
                 Noted::Prompt(prompt) => {
                     let strange = prompt.tokens.iter().find(|token| !ledger.iter().any(|entry| entry.token == **token));
-                    wrong.extend(strange.map(|token| format!("an agent was told {token}, which nobody said: {prompt:?}")));
+                    wrong.extend(strange.map(|token| format!("an agent was told {token}, which no client said: {prompt:?}")));
                     if prompt.tokens.is_empty() {
                         wrong.push(format!("an agent was prompted without words: {prompt:?}"));
                     }
@@ -217,13 +217,13 @@ impl Books {
         Ok(())
     }
 
-    /// People are told of each interruption once.
+    /// Each interruption is shown to people once.
     fn lines(&self, ledger: &[Entry]) -> Vec<String> {
         let mut wrong = Vec::new();
         let keys: BTreeSet<&str> = ledger.iter().map(|entry| entry.key.as_str()).collect();
         for key in keys {
             let turns: Vec<&TurnRow> = self.turns.iter().filter(|turn| turn.key == key && turn.head == turn.id).collect();
-            // The death of an agent is told when it happens, also if the turn is not tried again because a newer message took its place.
+            // The death of an agent is shown when it happens, also if a newer message replaces the turn, which is then not retried.
             let again = |reason: &str| -> usize {
                 let is_told_at_once = |turn: &TurnRow| reason == "agent_ended" && turn.outcome.as_deref() == Some("cancelled");
                 let of = turns.iter().filter(|turn| turn.reason.as_deref() == Some(reason));

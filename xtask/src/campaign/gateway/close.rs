@@ -36,7 +36,7 @@ impl Stage {
             let turns = product.call(["chat", "show", "--json", &chat.name]).good().json()["turns"].take();
             let parts: Vec<Part> = serde_json::from_value(exported["parts"].clone()).context("the parts of an export")?;
             let last = parts.last().map(|part| part.id);
-            // A follower has until now to see the last part, and nothing comes behind it.
+            // By now a follower must have seen the last part. No part comes after it.
             let followed = self.scene.until("the last part", || {
                 let followed = eyes.parts(&chat.key)?;
                 Ok((followed.last().map(|part| part.id) >= last).then_some(followed))

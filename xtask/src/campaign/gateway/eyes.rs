@@ -86,7 +86,7 @@ impl Eyes {
     /// What a follower has seen so far.
     pub(super) fn parts(&self, key: &str) -> Result<Vec<Part>> {
         let followers = lock(&self.followers);
-        let follower = followers.get(key).with_context(|| format!("nobody follows {key}"))?;
+        let follower = followers.get(key).with_context(|| format!("{key} has no follower"))?;
         ensure!(!follower.task.is_finished(), "the follower of {key} gave up");
         Ok(lock(&follower.parts).clone())
     }

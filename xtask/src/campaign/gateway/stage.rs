@@ -223,7 +223,7 @@ impl Stage {
             let striking = scope.spawn(|| saboteur.strike());
             let speaking = plan.does_collide.then(|| {
                 scope.spawn(|| {
-                    scene.until("somebody is held", || Ok((saboteur.is_held() || saboteur.is_off()).then_some(())))?;
+                    scene.until("a victim is held", || Ok((saboteur.is_held() || saboteur.is_off()).then_some(())))?;
                     scene.say_until_heard(&client, chat, plan, &saboteur)
                 })
             });

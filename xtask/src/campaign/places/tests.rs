@@ -5,7 +5,7 @@ use super::containers;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// The user, and the flags of `docker run`.
 const USERS: [(&str, &[&str]); 2] = [("root", &[]), ("user", &["--user", "1000:1000", "-e", "HOME=/home/agent"])];
@@ -47,8 +47,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
 
 /// Builds the tests and returns their paths.
 fn built() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = crate::cargo();
     command.args(["test", "--quiet", "--package", "outlast", "--test", "it", "--no-run", "--message-format", "json"]);
     let done = command.stderr(Stdio::inherit()).output()?;
     ensure!(done.status.success(), "the tests do not build");

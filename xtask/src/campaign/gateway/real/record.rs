@@ -55,7 +55,7 @@ impl Given {
         match () {
             () if self.requests == 0 => Some("the model was never given it".into()),
             () if self.unmarked > 1 => Some(format!("the model was given it {} times without a mark: {self:?}", self.unmarked)),
-            // A notice may be marked although it is told once: the engine could not be sure.
+            // A notice that was delivered once may be marked as a repeat: the engine could not know.
             () if self.marks.len() > again.max(1) => {
                 Some(format!("it was marked {} times in {attempt} attempts: {self:?}", self.marks.len()))
             }

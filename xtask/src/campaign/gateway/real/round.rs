@@ -23,7 +23,7 @@ const KEY: &str = "agent:main:local:dm:main";
 const PATIENCE: Duration = Duration::from_secs(180);
 /// How often is looked for something that no descriptor tells of.
 const LOOK: Duration = Duration::from_millis(5);
-/// What the agent is told of a conversation that it has forgotten.
+/// The note to the agent about a conversation that it has forgotten.
 const SUMMARY: &str = "What was said in this conversation so far";
 
 pub(super) struct Round<'a> {
@@ -268,12 +268,12 @@ impl<'a> Round<'a> {
             }
             wrong.extend(Given::of(&turns, words).wrong(turn.attempt).map(|what| format!("{words}: {what}")));
         }
-        // A command in one of our terminals outlives its agent, and if no agent saw its end, that is told.
+        // A command in one of our terminals outlives its agent, and if no agent saw its end, the end is reported.
         let is_wanted = |turn: &&TurnInfo| want.iter().any(|(_, words, _)| turn.words.as_deref().is_some_and(|text| text.contains(words)));
         for turn in shown.turns.iter().filter(|turn| !is_wanted(turn)) {
             match turn.kind == TurnKind::Notice && turn.outcome == Some(TurnOutcome::Completed) && self.plan.victim.has_agent_or_gateway() {
                 true => report.add("ends of terminals that were told", 1),
-                false => wrong.push(format!("nobody asked for {turn:?}")),
+                false => wrong.push(format!("no client asked for {turn:?}")),
             }
         }
         let last = turns.last().map(Value::to_string).unwrap_or_default();
@@ -283,7 +283,7 @@ impl<'a> Round<'a> {
         Ok(wrong)
     }
 
-    /// Ends the round. What it leaves behind is wrong as well.
+    /// Ends the round. Leftover processes and files are problems as well.
     fn close(self, mut wrong: Vec<String>) -> Result<Vec<String>> {
         if wrong.is_empty() {
             let stopped = self.product.call(["gateway", "stop"]);
