@@ -18,7 +18,6 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str])] = &[
     ("outlast", "cli", &["chat", "gateway"]),
     ("outlast", "cli", &["ending", "failure", "follow", "out"]),
     ("outlast", "cli", &["ready", "run"]),
-    ("outlast", "cli::install", &["configured", "us"]),
     ("outlast", "cli::top", &["app", "detail", "view"]),
     ("outlast", "cli::top", &["feed", "reading"]),
     ("text", "redact", &["assignments", "words"]),

@@ -1,6 +1,6 @@
 //! The clients of agents: calls the command in their configuration to see whether it works.
 
-use super::super::install::{Call, Configured, Scope, configured};
+use super::super::install::{InstalledEntry, Scope, ServerCommand, installed_entries};
 use super::super::out::tame;
 use super::{Check, Context};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -23,7 +23,7 @@ const MAX_OUTPUT: u64 = 4 << 20;
 const MAX_ERRORS: u64 = 4 << 10;
 
 pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
-    let all = configured(ctx);
+    let all = installed_entries(ctx);
     if all.is_empty() {
         return vec![Check::ok(NAME, "no client is configured to use Outlast (`outlast install claude` configures one)")];
     }
@@ -34,7 +34,7 @@ pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
     checks
 }
 
-/// The result of a call.
+/// What a server did when it was started and asked for its tools.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Works {
@@ -51,29 +51,29 @@ enum Found {
     Strange(String),
 }
 
-async fn check(one: &Configured, program: &Path) -> Check {
+async fn check(one: &InstalledEntry, program: &Path) -> Check {
     let client = one.client.name();
     let named = format!("{client}: {}", one.file.display());
     let again = match one.scope {
         Scope::User => format!("outlast install {client}"),
         Scope::Project => format!("outlast install {client} --project"),
     };
-    let call = match &one.call {
-        Ok(call) => call,
+    let command = match &one.command {
+        Ok(command) => command,
         Err(why) => {
             return Check::degraded(NAME, &[], format!("{client}: {why}"))
                 .means("whether it uses Outlast is not known")
                 .hint("correct the file");
         }
     };
-    // A project directory may come from another person. What it names is not run, unless it is this program.
-    let us = Path::new(&call.argv[0]).canonicalize().is_ok_and(|path| program.canonicalize().is_ok_and(|us| us == path));
-    if one.scope == Scope::Project && !us {
-        return Check::degraded(NAME, &[], format!("{named} names another program, {}, which is not run here", tame(&call.argv[0])))
+    // A project directory may come from another person. Its command is run only if that is this program.
+    let is_this_program = Path::new(&command.argv[0]).canonicalize().is_ok_and(|path| program.canonicalize().is_ok_and(|own| own == path));
+    if one.scope == Scope::Project && !is_this_program {
+        return Check::degraded(NAME, &[], format!("{named} names another program, {}, which is not run here", tame(&command.argv[0])))
             .means("whether it works is not known")
             .hint(format!("`{again}` makes it name this program"));
     }
-    judge(&named, &again, &call.argv[0], probe(call).await)
+    judge(&named, &again, &command.argv[0], probe(command).await)
 }
 
 fn judge(named: &str, again: &str, program: &str, found: Found) -> Check {
@@ -113,10 +113,10 @@ fn said(words: &str) -> String {
     }
 }
 
-/// Calls it as a client does, and asks for its tools.
-async fn probe(call: &Call) -> Found {
-    let mut command = Command::new(&call.argv[0]);
-    command.args(&call.argv[1..]).envs(call.env.iter().map(|(name, value)| (name, value)));
+/// Starts the server as a client does, and asks for its tools.
+async fn probe(server: &ServerCommand) -> Found {
+    let mut command = Command::new(&server.argv[0]);
+    command.args(&server.argv[1..]).envs(server.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -124,7 +124,7 @@ async fn probe(call: &Call) -> Found {
         Err(e) => return Found::CannotRun(e.to_string()),
     };
     let complaints = child.stderr.take().expect("it was piped");
-    // Read beside, so that it never waits for us with a full pipe.
+    // Read at the same time, so that a full pipe never blocks the server.
     let complaints = tokio::spawn(async move {
         let mut said = Vec::new();
         let mut complaints = complaints.take(MAX_ERRORS);
@@ -206,8 +206,8 @@ mod tests {
     use super::super::State;
     use super::*;
 
-    fn sh(script: &str) -> Call {
-        Call { argv: ["sh", "-c", script].map(str::to_owned).into(), env: vec![("GREETING".into(), "1.2.3".into())] }
+    fn sh(script: &str) -> ServerCommand {
+        ServerCommand { argv: ["sh", "-c", script].map(str::to_owned).into(), env: vec![("GREETING".into(), "1.2.3".into())] }
     }
 
     const SERVER: &str = r#"
@@ -228,8 +228,8 @@ mod tests {
         assert_eq!(probe(&sh("echo hello; cat >/dev/null")).await, Found::Strange("hello\n".into()));
         let refused = r#"echo '{"jsonrpc":"2.0","id":1,"error":{"code":-1}}'; cat >/dev/null"#;
         assert_eq!(probe(&sh(refused)).await, Found::Strange("{\"code\":-1}".into()));
-        assert_eq!(probe(&Call { argv: vec!["/no/such/outlast".into()], env: Vec::new() }).await, Found::Gone);
-        assert!(matches!(probe(&Call { argv: vec!["/etc/passwd".into()], env: Vec::new() }).await, Found::CannotRun(_)));
+        assert_eq!(probe(&ServerCommand { argv: vec!["/no/such/outlast".into()], env: Vec::new() }).await, Found::Gone);
+        assert!(matches!(probe(&ServerCommand { argv: vec!["/etc/passwd".into()], env: Vec::new() }).await, Found::CannotRun(_)));
     }
 
     #[tokio::test]
