@@ -15,11 +15,8 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str])] = &[
     ("gateway", "", &["coordinator", "notices", "shutdown", "startup"]),
     ("gateway", "coordinator", &["agent", "ask", "batch", "ended", "follow", "guard", "read"]),
     ("gateway", "rules", &["conversation", "note", "queue", "text", "turn"]),
-    ("outlast", "cli", &["chat", "gateway"]),
     ("outlast", "cli", &["ending", "failure", "follow", "out"]),
     ("outlast", "cli", &["ready", "run"]),
-    ("outlast", "cli::top", &["app", "detail", "view"]),
-    ("outlast", "cli::top", &["feed", "reading"]),
     ("text", "redact", &["assignments", "words"]),
     ("text", "redact", &["header", "pem", "rules", "url"]),
 ];
