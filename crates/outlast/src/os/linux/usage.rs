@@ -65,7 +65,7 @@ fn ticks_since(now: u64, then: u64) -> u64 {
 
 /// What `/proc/PID/stat` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stat {
+struct ProcessUsage {
     name: String,
     parent: u32,
     /// Of its own and of the children it has waited for.
@@ -74,7 +74,7 @@ struct Stat {
     pages: u64,
 }
 
-impl Stat {
+impl ProcessUsage {
     /// The name is in brackets and may hold anything, brackets too.
     fn parse(text: &str) -> Option<Self> {
         let (before, after) = text.rsplit_once(')')?;
@@ -95,7 +95,7 @@ impl Stat {
 /// Everybody there is.
 #[derive(Debug, Default)]
 struct Table {
-    all: HashMap<u32, Stat>,
+    all: HashMap<u32, ProcessUsage>,
     children: HashMap<u32, Vec<u32>>,
 }
 
@@ -104,12 +104,12 @@ impl Table {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
         // One that ends meanwhile is not there any more, which is what is told.
-        Self::of(
-            pids.filter_map(|pid| Some((pid, Stat::parse(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))?))),
-        )
+        Self::of(pids.filter_map(|pid| {
+            Some((pid, ProcessUsage::parse(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))?))
+        }))
     }
 
-    fn of(stats: impl Iterator<Item = (u32, Stat)>) -> Self {
+    fn of(stats: impl Iterator<Item = (u32, ProcessUsage)>) -> Self {
         let mut table = Self::default();
         for (pid, stat) in stats {
             table.children.entry(stat.parent).or_default().push(pid);
@@ -119,7 +119,7 @@ impl Table {
     }
 
     /// The command, what descends from it, and what its keeper took in because its own parent ended.
-    fn tree(&self, root: u32) -> Vec<&Stat> {
+    fn tree(&self, root: u32) -> Vec<&ProcessUsage> {
         let mut tree = Vec::new();
         let mut next = vec![root];
         next.extend(self.taken_in(root));
@@ -146,16 +146,16 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn stat(name: &str, parent: u32) -> Stat {
-        Stat { name: name.into(), parent, ticks: 1, began: 7, pages: 2 }
+    fn stat(name: &str, parent: u32) -> ProcessUsage {
+        ProcessUsage { name: name.into(), parent, ticks: 1, began: 7, pages: 2 }
     }
 
     #[test]
     fn a_name_may_hold_brackets() {
         let line = "42 (a) b (c) S 7 42 42 0 -1 4194304 100 0 0 0 11 12 13 14 20 0 1 0 555 1000000 250 18446744073709551615 1 1";
-        let want = Stat { name: "a) b (c".into(), parent: 7, ticks: 50, began: 555, pages: 250 };
-        assert_eq!(Stat::parse(line), Some(want));
-        assert_eq!(Stat::parse("42 (short) S 7"), None);
+        let want = ProcessUsage { name: "a) b (c".into(), parent: 7, ticks: 50, began: 555, pages: 250 };
+        assert_eq!(ProcessUsage::parse(line), Some(want));
+        assert_eq!(ProcessUsage::parse("42 (short) S 7"), None);
     }
 
     #[test]
