@@ -205,10 +205,7 @@ impl Target {
         }
         // Arguments and address are left out, because they may contain secrets.
         let program = ServerCommand::of(&entry).filter(|_| entry["url"].is_null()).map(|call| tame(&call.argv[0]));
-        Ok(Some(
-            program
-                .map_or_else(|| "one at an address, or one that is called in another way".into(), |program| format!("it calls {program}")),
-        ))
+        Ok(Some(program.map_or_else(|| "it has an address, or is called in another way".into(), |program| format!("it calls {program}"))))
     }
 }
 
@@ -295,7 +292,10 @@ impl Install {
             let file = File::read(&target.path)?;
             let step = match self.undo {
                 true if target.is_own_config && keeps_waking_hook => {
-                    notes.push(format!("what wakes {} stays: another of its configurations still names Outlast", self.client.title()));
+                    notes.push(format!(
+                        "the hook that wakes {} stays: another of its configurations still has an entry of Outlast",
+                        self.client.title()
+                    ));
                     Step::Nothing
                 }
                 true => undo(target, &file, &own, &mut notes)?,
@@ -356,7 +356,7 @@ impl Install {
             }
             if target.is_own_config && about["status"] != "unchanged" && about["status"] != "absent" {
                 notes.push(
-                    "the engine has read its configuration before: `outlast engine restart` has the next one read it, and harms no process"
+                    "a running engine has its configuration already: `outlast engine restart` starts one that reads the change, and processes keep running"
                         .into(),
                 );
             }
@@ -364,7 +364,7 @@ impl Install {
         }
         if allows {
             notes
-                .push("Codex may use our tools without asking, and what they start runs outside of its sandbox: `--ask` has it ask".into());
+                .push("Codex may call our tools without asking, and what they start runs outside its sandbox; with `--ask` it asks".into());
         }
         if changed {
             notes.push(format!("{} reads its configuration when it starts; running sessions do not change", self.client.title()));
@@ -392,12 +392,12 @@ impl Install {
     fn check_flags(&self) -> Result<(), Failure> {
         let title = self.client.title();
         if self.wake && self.client == AgentClient::Kimi {
-            return Err(Failure::new(code::USAGE, format!("nothing can start a turn in {title} from outside"), "leave --wake out"));
+            return Err(Failure::new(code::USAGE, format!("no hook can start a turn in {title}"), "leave --wake out"));
         }
         if self.ask && self.client != AgentClient::Codex {
             return Err(Failure::new(
                 code::USAGE,
-                format!("{title} asks as it is set to, and is told nothing about that"),
+                format!("--ask has no effect for {title}, which asks as its own settings say"),
                 "leave --ask out",
             ));
         }
@@ -426,7 +426,7 @@ fn sentence(about: &Value) -> String {
         _ => "it has no entry of Outlast",
     };
     match about["backup"].as_str() {
-        Some(kept) => format!("{path}: {what}; as it was before: {kept}"),
+        Some(kept) => format!("{path}: {what}; the file before the change: {kept}"),
         None => format!("{path}: {what}"),
     }
 }
@@ -468,10 +468,7 @@ fn refusal(target: &Target, error: &EditError) -> Failure {
     let what = format!("{}{line}: {}", target.path.display(), error.what);
     match error.is_malformed {
         true => Failure::refused(what, "correct it, or move it out of the way; nothing was changed"),
-        false => Failure::refused(
-            what,
-            format!("nothing was changed; see to it by hand that this is in it, or no longer is:\n{}", target.edits.alone()),
-        ),
+        false => Failure::refused(what, format!("nothing was changed; add or remove this by hand:\n{}", target.edits.alone())),
     }
 }
 

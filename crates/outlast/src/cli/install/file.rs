@@ -161,11 +161,11 @@ impl File {
             return Ok(());
         }
         let what = format!("{} changed while it was edited; nothing was written", self.path.display());
-        Err(Failure::new(code::UNAVAILABLE, what, "do it again, best while the client does not run"))
+        Err(Failure::new(code::UNAVAILABLE, what, "try again, preferably while the client is not running"))
     }
 
     fn cannot(&self, what: &str, e: io::Error) -> Failure {
-        Failure::fault(format!("cannot {what} {}: {e}", self.path.display()), "see who may write there; it is as it was")
+        Failure::fault(format!("cannot {what} {}: {e}", self.path.display()), "check the permissions there; the file is unchanged")
     }
 
     fn copy(&self, number: u32) -> PathBuf {
