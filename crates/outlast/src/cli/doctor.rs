@@ -39,7 +39,7 @@ const DEGRADED: i32 = 3;
 /// How many dead letters and dropped notices are read.
 const MAX_NOTICES: u32 = 100;
 
-/// The result of one check.
+/// How good the finding of a check is. The order matters: the worst one decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum CheckState {

@@ -1,7 +1,7 @@
 //! `outlast install`: adds Outlast to the configuration of a client, or removes it.
 //!
-//! `claude.rs` and its neighbours name the files of a client and what belongs in each. `edit` changes texts, `file` changes files. All new texts are
-//! made before the first file is written. So if one file cannot be read, none is changed.
+//! `claude.rs` and its neighbours name the files of a client and what belongs in each. `edit` changes texts, `file` changes files. All new
+//! texts are made before the first file is written. So if one file cannot be read, none is changed.
 
 mod claude;
 mod codex;

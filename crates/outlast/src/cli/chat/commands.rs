@@ -46,7 +46,8 @@ pub(super) enum Entered {
     Words(String),
 }
 
-/// Parses a line. Two slashes at its start are one slash of a message. If the first word has a second slash, it is a path, and the line is a message.
+/// Parses a line. Two slashes at its start are one slash of a message. If the first word has a second slash, it is a path, and the line is
+/// a message.
 pub(super) fn read(line: &str) -> Entered {
     let text = line.trim();
     if text.is_empty() {

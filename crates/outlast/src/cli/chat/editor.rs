@@ -49,7 +49,7 @@ impl Editor {
         self.text.is_empty()
     }
 
-    /// Clears the text.
+    /// Clears the text and returns to the end of the history.
     pub(super) fn clear(&mut self) {
         self.set(String::new());
         self.recalled = None;

@@ -77,8 +77,8 @@ pub(super) fn markdown(shown: &Shown, parts: &[Part]) -> String {
     text
 }
 
-/// The parts by turn, in the order in which the turns were accepted, so that a message that waited is followed by its reply. A line without a turn stays
-/// after the part before it; if that part is a waiting message, after what the agent has written so far.
+/// The parts by turn, in the order in which the turns were accepted, so that a message that waited is followed by its reply. A line without
+/// a turn stays after the part before it; if that part is a waiting message, after what the agent has written so far.
 fn by_turn(parts: &[Part]) -> Vec<(Option<u64>, Vec<&Part>)> {
     let last_of: BTreeMap<Option<u64>, u64> = parts.iter().map(|part| (part.turn, part.id)).collect();
     let mut turns: Vec<(Option<u64>, Vec<&Part>)> = Vec::new();

@@ -24,7 +24,7 @@ pub(super) struct LiveArea {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) rows: Vec<StyledLine>,
-    /// Row and column.
+    /// The row and column of the cursor.
     pub(super) cursor: (usize, usize),
 }
 
@@ -91,7 +91,8 @@ impl LiveArea {
             _ if self.widths.is_empty() => String::new(),
             0 => "\r\x1b[J".into(),
             1 => "\r\x1b[J\x1b[1A\x1b[2K".into(),
-            // The first row is cleared by itself: tmux saves a screen that is cleared from its first row on, so each drawing would stay in its history.
+            // The first row is cleared by itself: tmux saves a screen that is cleared from its first row on, so each drawing would stay in
+            // its history.
             _ => format!("\x1b[{}A\r\x1b[J\x1b[1A\x1b[2K", up - 1),
         }
     }

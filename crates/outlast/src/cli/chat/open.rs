@@ -344,7 +344,8 @@ impl<'a> ChatScreen<'a> {
         None
     }
 
-    /// The answer that a line gives: a single key that was typed while this question was open. A longer line, or one started earlier, is a message.
+    /// The answer that a line gives: a single key that was typed while this question was open. A longer line, or one started earlier, is a
+    /// message.
     fn answer(&self, line: &str, asked: Option<&str>) -> Option<ChatRequest> {
         let mut letters = line.trim().chars();
         let (Some(key), None) = (letters.next(), letters.next()) else { return None };

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for a gateway that does not answer and holds its files: it starts or exits, and may be stopping agents.
 const READ_TIMEOUT: Duration = Duration::from_secs(90);
-/// The interval of retries. A socket that does not exist has no descriptor to wait on, and a thread that waits for a lock cannot be cancelled when the gateway
-/// listens.
+/// The interval of retries. A socket that does not exist has no descriptor to wait on, and a thread that waits for a lock cannot be
+/// cancelled when the gateway listens.
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Where conversations are read, and for whom.
@@ -151,8 +151,8 @@ impl ChatReader {
         }
     }
 
-    /// Asks the gateway; if none runs, runs its program to read the files. A gateway may start or exit in between, so both are retried. `ask` returns None if the
-    /// gateway exited before it had answered.
+    /// Asks the gateway; if none runs, runs its program to read the files. A gateway may start or exit in between, so both are retried.
+    /// `ask` returns None if the gateway exited before it had answered.
     async fn read<T, F>(&self, what: &[&str], ask: impl Fn(Chat) -> F) -> Result<ReadFrom<T>, ReadError>
     where
         F: Future<Output = Result<Option<T>, ClientError>>,

@@ -43,7 +43,7 @@ pub(super) enum ChatNews {
     Said(String),
     /// The request failed.
     Failed(String),
-    /// A message was refused.
+    /// A message was refused, so it is not sent again.
     Unsent {
         message_id: String,
         why: String,

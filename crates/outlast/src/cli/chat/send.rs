@@ -81,7 +81,8 @@ impl ChatSend {
     }
 }
 
-/// Reports on standard error which permissions the agent asks for in a turn, and the answers. A script that waits would not see a refusal otherwise.
+/// Reports on standard error which permissions the agent asks for in a turn, and the answers. A script that waits would not see a refusal
+/// otherwise.
 struct Questions<'a> {
     name: &'a ChatName,
     turn: u64,
@@ -105,7 +106,8 @@ impl<'a> Questions<'a> {
         std::future::pending().await
     }
 
-    /// Reports the questions that have arrived and were not reported. The gateway may have exited with the turn, because the user stopped it.
+    /// Reports the questions that have arrived and were not reported. The gateway may have exited with the turn, because the user stopped
+    /// it.
     async fn tell_rest(&mut self, ctx: &Context, chat: &Chat) {
         // The conversation shows questions that are not read in time.
         let _late = tokio::time::timeout(REST_TIMEOUT, self.tell(ctx, chat, true)).await;

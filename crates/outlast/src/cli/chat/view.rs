@@ -148,8 +148,8 @@ impl ChatView {
         self.own.remove(message_id);
     }
 
-    /// Shows the gateway's answer to a command. The same text may also come as a line for every terminal; it is shown once. The two use different connections, so
-    /// either may be first, with other parts in between.
+    /// Shows the gateway's answer to a command. The same text may also come as a line for every terminal; it is shown once. The two use
+    /// different connections, so either may be first, with other parts in between.
     pub(super) fn answered(&mut self, text: &str) -> Vec<StyledLine> {
         if let Some(at) = self.shown_lines.iter().position(|line| line == text) {
             self.shown_lines.remove(at);

@@ -1,6 +1,7 @@
 //! `outlast engine install`: a systemd unit of the user's that starts the engine with the machine.
 //!
-//! An engine that starts finds the processes that the restart ended, and notifies their sessions, also through hooks and webhooks. Then it exits when it is idle.
+//! An engine that starts finds the processes that the restart ended, and notifies their sessions, also through hooks and webhooks. Then it
+//! exits when it is idle.
 
 use super::super::{Context, Failure};
 use crate::os;

@@ -53,8 +53,8 @@ async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
     }
 }
 
-/// The conversation whose agent calls this, directly or in a process of its own. Such an agent must not wait for the end of the gateway: that waits for the
-/// end of its turn.
+/// The conversation whose agent calls this, directly or in a process of its own. Such an agent must not wait for the end of the gateway:
+/// that waits for the end of its turn.
 fn asking_conversation(ctx: &Context) -> Option<String> {
     ctx.owner().session.filter(|key| key.starts_with("agent:"))
 }

@@ -30,7 +30,7 @@ impl GatewayStatusArgs {
     }
 }
 
-/// The state for a person.
+/// The lines that describe the state to a user.
 pub(super) fn lines(s: &GatewayStatus, since: &str, drained_until: Option<&str>) -> Vec<String> {
     let running = match (s.running, s.queued) {
         (0, 0) => "nothing".to_owned(),

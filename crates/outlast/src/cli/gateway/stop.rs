@@ -74,8 +74,8 @@ fn has_ended(pid: u32) -> String {
     format!("the gateway (pid {pid}) has ended")
 }
 
-/// The running gateway. If there is none, keeps the engine from replacing one that has just died, and reports that. `ended`: the pid of the gateway that
-/// was stopped already.
+/// The running gateway. If there is none, keeps the engine from replacing one that has just died, and reports that. `ended`: the pid of the
+/// gateway that was stopped already.
 async fn found(ctx: &Context, ended: Option<u32>) -> Result<Option<Chat>, Failure> {
     let began = Instant::now();
     loop {

@@ -41,8 +41,8 @@ pub(super) async fn tell(ctx: &Context, called: &Called, owner: Owner, lease: Du
     batch.written(written).await
 }
 
-/// Waits for notices, and wakes the agent with them. Exits without output when it is interrupted, or when the same conversation has started a newer hook. Another
-/// conversation of the same owner is woken separately.
+/// Waits for notices, and wakes the agent with them. Exits without output when it is interrupted, or when the same conversation has started
+/// a newer hook. Another conversation of the same owner is woken separately.
 pub(super) async fn wait(ctx: &Context, called: &Called, owner: Owner, lease: Duration, at_most: Option<Duration>) -> Result<i32, Failure> {
     let whose = format!("{owner:?} {:?}", called.conversation);
     let client = ctx.client().await?.with_owner(owner);

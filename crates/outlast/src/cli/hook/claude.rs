@@ -52,8 +52,8 @@ impl Claude {
     }
 }
 
-/// The owner: the session that was named, else the one of Claude Code in the directory where it was started, as for its tools. `cwd` changes while the agent
-/// works.
+/// The owner: the session that was named, else the one of Claude Code in the directory where it was started, as for its tools. `cwd`
+/// changes while the agent works.
 fn owner(named: Owner, called: &Called, project: Option<PathBuf>) -> Result<Owner, Failure> {
     if named.session.is_some() {
         return Ok(named);

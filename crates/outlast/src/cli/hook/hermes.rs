@@ -19,7 +19,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The prefix of the keys of its sessions.
 const PREFIX: &str = "hermes:";
 
-/// The session of processes that Hermes starts over MCP. Hermes sends no session with a call, so all its sessions share this one. No session of Hermes has this name.
+/// The session of processes that Hermes starts over MCP. Hermes sends no session with a call, so all its sessions share this one. No
+/// session of Hermes has this name.
 pub(super) const OVER_MCP: &str = "hermes:mcp";
 
 /// How many of the sessions that were used last are searched for the one that started a process.
@@ -127,8 +128,8 @@ impl Api {
         }
     }
 
-    /// For each notice with a known process, the session that started the process: the first one in which a tool has answered with the id. Later ones saw it in a
-    /// list. Also why a session could not be read, if there is one.
+    /// For each notice with a known process, the session that started the process: the first one in which a tool has answered with the id.
+    /// Later ones saw it in a list. Also why a session could not be read, if there is one.
     async fn who_started(&self, told: &ToTell) -> Result<(Vec<(String, String)>, Option<Failure>), Failure> {
         let listed = good(self.looks.get(&format!("/api/sessions?limit={MOST_SESSIONS}"), &[]).await, "list its sessions")?;
         let mut first: HashMap<&str, (f64, String)> = HashMap::new();

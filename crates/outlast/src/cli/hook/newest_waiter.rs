@@ -18,7 +18,8 @@ pub(super) struct NewestWaiter {
 }
 
 impl NewestWaiter {
-    /// Replaces the hook that waits for the same session. If two start at the same instant, both may stay, which is harmless: each notice goes to one of them.
+    /// Replaces the hook that waits for the same session. If two start at the same instant, both may stay, which is harmless: each notice
+    /// goes to one of them.
     pub(super) fn register(home: &Path, whose: &str) -> io::Result<Self> {
         let path = file(home, "waiting", whose)?;
         let new = path.with_extension(std::process::id().to_string());

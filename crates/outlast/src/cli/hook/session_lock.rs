@@ -1,7 +1,7 @@
 //! A lock of a session: one hook at a time wakes its agent.
 //!
-//! A hook checks whether the agent has the notice, and then delivers it. A hook outlives an engine that is killed, and the next engine runs another one. If
-//! both check at the same time, both deliver. So the second waits for the first, and then finds what it delivered.
+//! A hook checks whether the agent has the notice, and then delivers it. A hook outlives an engine that is killed, and the next engine runs
+//! another one. If both check at the same time, both deliver. So the second waits for the first, and then finds what it delivered.
 
 use super::super::Failure;
 use rustix::fs::{FlockOperation, flock};

@@ -30,8 +30,8 @@ pub(super) fn targets(place: &InstallPlace<'_>, own: &OwnCommand) -> Result<Vec<
     let mut fields = vec![("type".to_owned(), Data::text("stdio"))];
     fields.extend(own.server());
     let server = JsonEdit::Member { path: vec!["mcpServers", "outlast"], fields, defaults: Vec::new() };
-    // Each boundary delivers what is pending. The waiting hook starts at the end of a turn, and what it reports starts the next turn. At the start of a
-    // session it would delay that.
+    // Each boundary delivers what is pending. The waiting hook starts at the end of a turn, and what it reports starts the next turn. At
+    // the start of a session it would delay that.
     let hooks = vec![
         event("SessionStart", vec![looks(own)]),
         event("UserPromptSubmit", vec![looks(own)]),

@@ -8,8 +8,8 @@ use super::{Failure, FileEdits, InstallPlace, OwnCommand, Scope, Target};
 /// How long Codex waits for a tool, in seconds: a little more than our slowest call takes.
 const TOOL_LIMIT: u32 = 660;
 
-/// The key that says whether Codex asks before it calls a tool. With `auto` it asks before a tool that may change something, and refuses such a call if
-/// no user can answer.
+/// The key that says whether Codex asks before it calls a tool. With `auto` it asks before a tool that may change something, and refuses
+/// such a call if no user can answer.
 const APPROVAL: &str = "default_tools_approval_mode";
 
 /// The name of the hook that wakes it.

@@ -27,7 +27,7 @@ const AROUND_LIST: usize = 4;
 /// Rows around the log: three with facts, a rule and the keys.
 pub(super) const AROUND_LOG: usize = 5;
 
-/// The state of the screen.
+/// The state of the screen: the list, the open process, a frame, and the last message.
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) list: Listing,

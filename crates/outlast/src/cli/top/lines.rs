@@ -66,8 +66,8 @@ impl LineRenderer {
     }
 }
 
-/// Adds a line of `bytes` bytes, in parts if it is long. The position of a part is counted in the text, which is close to that in the log. The text may be
-/// longer than the bytes, but no part gets the position of the next line.
+/// Adds a line of `bytes` bytes, in parts if it is long. The position of a part is counted in the text, which is close to that in the log.
+/// The text may be longer than the bytes, but no part gets the position of the next line.
 fn put(at: u64, bytes: usize, text: &str, lines: &mut Vec<LogLine>) {
     let text = &*without_tabs(text);
     let mut begins = vec![0];

@@ -69,7 +69,7 @@ pub(super) struct Totals {
     pub(super) memory: Option<u64>,
 }
 
-/// The list of processes.
+/// The list: all rows, which of them are shown, and which one is chosen.
 #[derive(Debug)]
 pub(super) struct Listing {
     rows: Vec<Row>,

@@ -1,7 +1,7 @@
 //! `outlast top`
 //!
-//! [`app`] is the state of the screen, which only keys and [`news`] change; [`view`] draws it. [`command`] is what the state asks for, and [`feed`] carries
-//! it out. [`act`] is what can be done to processes.
+//! [`app`] is the state of the screen, which only keys and [`news`] change; [`view`] draws it. [`command`] is what the state asks for, and
+//! [`feed`] carries it out. [`act`] is what can be done to processes.
 
 mod act;
 mod app;
@@ -118,7 +118,8 @@ struct TopSession<'a> {
 
 impl TopSession<'_> {
     async fn run(mut self) -> Result<i32, Failure> {
-        // One alternate screen for everything, so that a process that gets the terminal for a while writes nothing to the user's own screen.
+        // One alternate screen for everything, so that a process that gets the terminal for a while writes nothing to the user's own
+        // screen.
         let alternate = AlternateScreen::enter()?;
         loop {
             let id = match self.on_screen(&alternate).await? {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 pub(super) enum News {
     /// All processes, and what the trees of running ones use, by pid; with the time of both.
     Listed { processes: Vec<ProcessInfo>, usage: HashMap<u32, Usage>, at: Instant },
-    /// Why there is no list.
+    /// The engine could not list: the reason.
     Trouble(String),
     /// Output of a process that is followed. `fresh`: it does not continue the output before it.
     Output { of: u64, piece: Piece, fresh: bool },
@@ -21,7 +21,7 @@ pub(super) enum News {
     Part { of: u64, part: LogPart, piece: Piece },
     /// The position of a search.
     Searched { of: u64, at: u64 },
-    /// The end of a search.
+    /// The end of a search: the position of the match, if there is one.
     Found { of: u64, at: Option<u64> },
     /// Why a read or a search failed.
     Unread { of: u64, why: String },

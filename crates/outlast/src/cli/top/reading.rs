@@ -1,7 +1,7 @@
 //! Reads the log of a process: its end as it grows, parts of it, and lines that match a search.
 //!
-//! Bytes are read and made readable here. A page of lines from the engine would be less work, but a page that reaches the end marks the end as seen, and
-//! viewing with `top` must not consume a notice.
+//! Bytes are read and made readable here. A page of lines from the engine would be less work, but a page that reaches the end marks the end
+//! as seen, and viewing with `top` must not consume a notice.
 
 use super::command::{LogPart, SearchFrom};
 use super::lines::{LineRenderer, LogLine, Piece, Words, missing};

@@ -6,7 +6,7 @@ use crate::cli::out::{Tone, tame};
 use crate::os::Usage;
 use outlast_client::{ProcessId, ProcessInfo, Status};
 
-/// A listed process.
+/// A process as the engine listed it, with its use of resources.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) info: ProcessInfo,

@@ -1,7 +1,8 @@
 //! Edits of JSON, with the comments and trailing commas that some clients allow.
 //!
-//! A new member follows the last one: with its indentation, or on the same line if the object is on one line. In `{}` it gets no space before it, but an
-//! object that is made here has white space after its brace. So an undo sees whether an object that becomes empty was there before.
+//! A new member follows the last one: with its indentation, or on the same line if the object is on one line. In `{}` it gets no space
+//! before it, but an object that is made here has white space after its brace. So an undo sees whether an object that becomes empty was
+//! there before.
 
 mod read;
 mod write;

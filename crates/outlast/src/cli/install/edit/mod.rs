@@ -1,7 +1,8 @@
 //! Edits to the configuration files of other programs: text in, text out.
 //!
-//! Each edit inserts, removes or replaces a few bytes. All other bytes stay, with comments, order and line ends. An insertion can be recognised later, so an
-//! undo restores the original bytes. Each result is parsed again: if it does not mean exactly what was wanted, the edit is refused.
+//! Each edit inserts, removes or replaces a few bytes. All other bytes stay, with comments, order and line ends. An insertion can be
+//! recognised later, so an undo restores the original bytes. Each result is parsed again: if it does not mean exactly what was wanted, the
+//! edit is refused.
 
 pub(crate) mod json;
 pub(crate) mod toml;
@@ -89,8 +90,8 @@ fn next_line(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |n| at + n + 1)
 }
 
-/// Appends `block` (whole lines, the last without a line end) after an empty line. A text without a final line end stays without one; from that
-/// [`cut_block`] knows what was there before.
+/// Appends `block` (whole lines, the last without a line end) after an empty line. A text without a final line end stays without one; from
+/// that [`cut_block`] knows what was there before.
 fn append_block(text: &str, block: &str) -> String {
     let end = line_end(text);
     match text {

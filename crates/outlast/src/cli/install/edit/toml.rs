@@ -184,7 +184,8 @@ fn says(value: &toml_edit::Value, data: &Data) -> bool {
     format!("v = {value}").parse::<toml::Table>().is_ok_and(|t| t["v"] == value_of(data))
 }
 
-/// The part of a value to replace: in a list of the same length the first element that differs, so that layout and remarks stay; otherwise the whole value.
+/// The part of a value to replace: in a list of the same length the first element that differs, so that layout and remarks stay; otherwise
+/// the whole value.
 fn differing<'a>(value: &'a toml_edit::Value, data: &'a Data) -> (&'a toml_edit::Value, &'a Data) {
     let (Some(there), Data::List(wanted)) = (value.as_array(), data) else { return (value, data) };
     let mut pairs = there.iter().zip(wanted).filter(|(there, wanted)| there.span().is_some() && !says(there, wanted));

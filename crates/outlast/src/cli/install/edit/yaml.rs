@@ -1,5 +1,5 @@
-//! Edits of YAML. A new entry is the first of its mapping: on lines of its own, or after the opening brace. A missing mapping is appended to the text. Other
-//! shapes are refused, and the user is shown what to paste.
+//! Edits of YAML. A new entry is the first of its mapping: on lines of its own, or after the opening brace. A missing mapping is appended
+//! to the text. Other shapes are refused, and the user is shown what to paste.
 
 mod correct;
 mod read;

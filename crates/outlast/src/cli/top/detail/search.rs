@@ -4,7 +4,7 @@ use super::{Detail, LogPosition};
 use crate::cli::top::command::{LogPart, SearchFrom, TopCommand};
 use crate::cli::top::lines::Words;
 
-/// The current search.
+/// The words of a search, and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli::top) struct Search {
     pub(in crate::cli::top) words: Words,

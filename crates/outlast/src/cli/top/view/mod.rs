@@ -55,7 +55,7 @@ impl TopPaint {
     }
 }
 
-/// Draws everything.
+/// Draws the list or the open process, and a frame over it if there is one.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &App, paint: TopPaint) {
     let area = frame.area();
     if area.width < 20 || area.height < 6 {

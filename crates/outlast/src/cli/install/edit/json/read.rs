@@ -96,7 +96,8 @@ pub(super) fn after_remarks(text: &str, at: usize) -> usize {
     }
 }
 
-/// The end of the last remark or comma between two positions with only white space otherwise, and whether that is a remark to the end of its line.
+/// The end of the last remark or comma between two positions with only white space otherwise, and whether that is a remark to the end of
+/// its line.
 pub(super) fn last_mark(text: &str, from: usize, to: usize) -> (usize, bool) {
     let mut reader = JsonReader { text, at: from };
     let mut last = (from, false);

@@ -1,5 +1,5 @@
-//! Corrects an entry that exists and differs. Missing fields are inserted before the others, and wrong values are replaced in place; everything else in the
-//! entry stays. If that is impossible, the entry is written anew, but only if everything in it is ours.
+//! Corrects an entry that exists and differs. Missing fields are inserted before the others, and wrong values are replaced in place;
+//! everything else in the entry stays. If that is impossible, the entry is written anew, but only if everything in it is ours.
 
 use super::read::{self, YamlKind, YamlNode};
 use super::{
