@@ -11,7 +11,6 @@ mod drive;
 mod line;
 mod talk;
 
-pub(crate) use drive::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
 pub use line::{Incoming, Nonsense, RequestId, RpcFailure, ToolNews, parse_line};
 
 use crate::driver::{Attempt, Conversation, Driver, FoundAttempt, FoundFuture, MAX_WAITING_EVENTS, Started, orders};

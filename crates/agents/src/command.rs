@@ -6,16 +6,16 @@
 //!
 //! Decision 206: docs/decisions/gateway.md.
 
-use crate::acp::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
+use crate::actor::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
 use crate::driver::{
     AgentEvent, AgentFault, AgentNews, Attempt, Block, Conversation, Driver, FoundAttempt, FoundFuture, MAX_REPLY_BYTES,
     MAX_WAITING_EVENTS, Opened, Order, Orders, Prompt, Started, StopReason, orders,
 };
 use crate::program::{
-    AgentInput, AgentPlace, AgentProcess, Ended, Launch, agent_session, is_held, last_line_of, own_file, retried, stop_agents_except,
+    AgentInput, AgentPlace, AgentProcess, Ended, Launch, agent_session, attempt_process, is_held, last_line_of, own_file, retried,
+    stop_agents_except,
 };
 use outlast_client::{Chunk, ClientError, ProcessId, code};
-use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -81,18 +81,6 @@ impl Driver for CommandDriver {
             }
         })
     }
-}
-
-/// The id of the process of an attempt.
-pub(crate) fn attempt_process(key: &str, attempt: &Attempt) -> ProcessId {
-    let mut sum = Sha256::new();
-    for part in ["outlast command agent", key, &attempt.turn, &attempt.number.to_string()] {
-        // The length before each part keeps two different attempts from being written alike.
-        sum.update((part.len() as u64).to_be_bytes());
-        sum.update(part);
-    }
-    let sum = sum.finalize();
-    ProcessId::from_bytes(std::array::from_fn(|at| sum[at]))
 }
 
 struct CommandActor {
@@ -425,14 +413,6 @@ fn is_cut(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_attempt_has_one_process_and_no_other_attempt_has_the_same() {
-        let id = |key: &str, turn: &str, number| attempt_process(key, &Attempt::new(turn, number));
-        assert_eq!(id("k", "t", 1), id("k", "t", 1));
-        let all = [id("k", "t", 1), id("k", "t", 2), id("k", "t1", 1), id("kt", "", 1), id("k", "t", 11)];
-        assert!(all.iter().enumerate().all(|(at, id)| !all[..at].contains(id)));
-    }
 
     #[test]
     fn a_character_that_is_cut_between_pieces_is_whole_in_the_reply() {

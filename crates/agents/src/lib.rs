@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod acp;
+mod actor;
 mod command;
 mod driver;
 mod permission;

@@ -1,17 +1,25 @@
 //! Finds agents on this machine, and starts, finds again and stops them through the engine.
 
+mod attempt;
+mod ended;
 mod env_file;
+mod errors_file;
 mod find;
 mod leftovers;
 mod process;
+mod retry;
 
+pub(crate) use attempt::attempt_process;
+pub(crate) use ended::{Ended, is_held};
 pub use env_file::EnvFileError;
+pub(crate) use errors_file::{last_line_of, one_line};
 pub use find::{AgentPaths, ProgramNotFound, find_agent, remember_agent};
-pub(crate) use process::{AgentInput, AgentOutput, AgentProcess, Ended, Launch, is_held, last_line_of, one_line, retried, stop_process};
+pub(crate) use process::{AgentInput, AgentOutput, AgentProcess, Launch};
+pub(crate) use retry::retried;
 
-use crate::command::attempt_process;
 use crate::driver::Attempt;
 use outlast_client::{Caller, Client, ClientError, ProcessId, ProcessInfo, Scope, Status, caller};
+use process::stop_process;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

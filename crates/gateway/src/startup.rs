@@ -1,13 +1,13 @@
 //! The start of a gateway: lock, agents of an earlier run, one commit for every turn that was running, the breaker.
 
-use crate::coordinator::{Coordinator, Gateway, Live, Parts, driver_attempt, now};
+use crate::coordinator::{Coordinator, FoundAttempts, Gateway, Live, Parts, driver_attempt, now};
 use crate::rules::breaker::{BREAKER_STARTS, RunStart, judge};
 use crate::rules::turn::Turn;
 use crate::settings::GatewaySettings;
 use crate::store::{SqliteStore, Store, StoreError};
 use outlast_agents::{AgentPlace, Attempt, FoundAttempt, running_agents, stop_agents_but, stop_agents_of};
 use outlast_client::{Client, ClientError, Connect};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -57,15 +57,6 @@ pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator
     tokio::task::block_in_place(|| coordinator.mark_interrupted(&found, has_found_interrupted))?;
     stop_given_up(&coordinator, &found).await?;
     Ok((coordinator, gateway))
-}
-
-/// What became of attempts that an earlier run left running, by the key of the conversation.
-#[derive(Default)]
-pub(crate) struct FoundAttempts {
-    /// Their processes are there.
-    pub(crate) held: BTreeSet<String>,
-    /// They have no process, and the engine may be about to start it.
-    pub(crate) not_started: BTreeMap<String, Attempt>,
 }
 
 async fn found_attempts(coordinator: &Coordinator) -> Result<FoundAttempts, ClientError> {

@@ -3,13 +3,13 @@
 use super::AcpSettings;
 use super::line::parse_line;
 use super::talk::{Effect, Talk, TalkEnd};
-use crate::driver::{AgentEvent, AgentFault, AgentNews, Attempt, Conversation, Order, Orders, StopReason};
+use crate::actor::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_LIMIT, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
+use crate::driver::{AgentEvent, AgentFault, AgentNews, Conversation, Order, Orders};
 use crate::program::{AgentInput, AgentOutput, AgentPlace, AgentProcess, Ended, Launch, retried};
 use outlast_acp::{Line, Splitter, TerminalAnswer, TerminalService};
 use outlast_client::{At, Chunk, ClientError, Owner, caller, code};
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
@@ -18,12 +18,6 @@ use tokio::time::Instant;
 const MAX_WAITING_LINES: usize = 1_024;
 /// How many events are held for a slow gateway, next to those in its channel, before the agent is not read any more.
 const MAX_HELD_EVENTS: usize = 256;
-/// How long output may stay open behind the end of the agent without a byte of it: something that it started may hold it for ever.
-const OUTPUT_DRAIN_LIMIT: Duration = Duration::from_secs(2);
-/// How long it is read behind the end in all: what holds it may also write to it for ever.
-pub(crate) const OUTPUT_DRAIN_MOST: Duration = Duration::from_secs(60);
-/// How often the file with standard error is looked at.
-pub(crate) const ERRORS_CHECK_PERIOD: Duration = Duration::from_secs(60);
 /// The name of the file with standard error in the conversation's directory.
 const AGENT_ERRORS_FILE: &str = "agent.stderr";
 
@@ -105,18 +99,6 @@ impl EarlyOrders {
         }
         true
     }
-}
-
-pub(crate) fn cancelled_before_prompt(attempt: Attempt) -> AgentEvent {
-    AgentEvent { attempt: Some(attempt), what: AgentNews::Completed { stop_reason: StopReason::Cancelled } }
-}
-
-/// Tells the last event. A prompt that still waits is not given to any agent, and its attempt is told so.
-pub(crate) async fn tell_gone(orders: &mut Orders, events: &mpsc::Sender<AgentEvent>, prompted: Option<Attempt>, why: String) {
-    let waiting = orders.close().map(|prompt| prompt.attempt);
-    let had_prompt = prompted.is_some();
-    // A gateway that is not there any more needs not be told.
-    let _unheard = events.send(AgentEvent { attempt: prompted.or(waiting), what: AgentNews::Gone { had_prompt, why } }).await;
 }
 
 /// A line for the agent.
@@ -469,17 +451,5 @@ fn unwritten(written: Result<Result<(), ClientError>, tokio::task::JoinError>) -
         Ok(Err(error)) if matches!(error.code(), code::ALREADY_EXITED | code::NO_INPUT) => None,
         Ok(Err(error)) => Some(TalkEnd::Gone(format!("the agent cannot be written to: {error}"))),
         Err(_) => Some(TalkEnd::Gone("the agent cannot be written to".into())),
-    }
-}
-
-/// When output is read no more behind the end of an agent.
-pub(crate) fn drained_at(ended_at: Instant, last_progress: Instant) -> Instant {
-    (last_progress.max(ended_at) + OUTPUT_DRAIN_LIMIT).min(ended_at + OUTPUT_DRAIN_MOST)
-}
-
-pub(crate) async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }

@@ -3,7 +3,7 @@
 //! A turn is recorded before the next one of its conversation is started. So when an agent is started, nothing depends on the agents that are over. Those that
 //! failed are kept for a while, for people who look for the reason.
 
-use super::process::Ended;
+use super::ended::Ended;
 use outlast_client::{Client, ProcessId, ProcessInfo, Reason, code};
 use std::collections::BTreeSet;
 use std::path::Path;

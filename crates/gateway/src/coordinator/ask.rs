@@ -1,17 +1,20 @@
 //! What clients ask.
 
-use super::agent::agent_names;
 use super::batch::{Batch, Deed};
+use super::choice::agent_names;
+use super::drain::Drain;
 use super::ended::BY_PERSON;
+use super::input::{AnswerTo, ChatAnswer};
 use super::live::Live;
-use super::{AnswerTo, ChatAnswer, Coordinator, later, now, refusal, store_failed};
+use super::refusal::{not_found, refusal, shown, shown_name, store_failed};
+use super::{Coordinator, later, now};
 use crate::owner::UserId;
-use crate::rules::conversation::{self, Cause, Conversation, Event, MAX_QUEUED_MESSAGES, Message, TurnId};
+use crate::rules::change::{Event, MAX_QUEUED_MESSAGES, Message};
+use crate::rules::conversation::{self, Cause, Conversation, TurnId};
 use crate::rules::key::{LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
 use crate::rules::reset::LiveProcesses;
 use crate::rules::text::Line;
 use crate::rules::turn::{DrainKind, InterruptReason, Turn, TurnKind};
-use crate::shutdown::Drain;
 use crate::store::{ChatState, LastOrder, TurnBody};
 use outlast_agents::Decision;
 use outlast_core::OsText;
@@ -416,21 +419,6 @@ fn too_many() -> Error {
 
 fn not_ours() -> Error {
     refusal(code::BAD_REQUEST, "this request is not one of the coordinator's", "")
-}
-
-pub(crate) fn not_found(key: &str) -> Error {
-    refusal(code::NO_CONVERSATION, format!("there is no conversation {}", shown_name(key)), "`outlast chat list` shows the conversations")
-}
-
-/// A conversation as a person calls it.
-pub(super) fn shown_name(key: &str) -> String {
-    let parsed = parse(key).filter(|parsed| parsed.platform == LOCAL_PLATFORM && parsed.namespace == MAIN_NAMESPACE);
-    shown(&parsed.map_or_else(|| key.to_owned(), |parsed| parsed.chat_id))
-}
-
-/// A text from outside, cut and without control characters.
-fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
 /// Only local chats can be reached over the socket, so no client can make or enter the conversation of another channel.

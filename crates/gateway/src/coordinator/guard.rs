@@ -4,7 +4,9 @@
 //! busy for ever, and answer its own questions about permissions. It may look at its own conversation, and tells it something with a notice. As everywhere,
 //! this keeps agents apart by accident and not by force: they run as the same user.
 
-use super::{Coordinator, FollowAsked, refusal};
+use super::Coordinator;
+use super::input::FollowAsked;
+use super::refusal::{not_found, refusal};
 use crate::owner::Asker;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -55,5 +57,5 @@ impl Coordinator {
 
 /// Whether there is another conversation of this name is not told, as with processes.
 pub(super) fn own_only(key: &str, own: &str) -> Result<(), Error> {
-    if key == own { Ok(()) } else { Err(super::ask::not_found(key)) }
+    if key == own { Ok(()) } else { Err(not_found(key)) }
 }

@@ -1,8 +1,8 @@
 //! One conversation in memory: its row, its open turns, and the agent that works in it.
 
 use crate::rules::conversation::{Cause, Conversation, LastStart, Quote, TurnId, TurnRow};
-use crate::rules::queue::WaitReason;
 use crate::rules::text::Line;
+use crate::rules::turn::WaitReason;
 use crate::rules::turn::{Mark, Turn};
 use crate::store::{ChatState, ConversationRecord, TurnBody, TurnRecord};
 use outlast_agents::{AgentHandle, Attempt, Block};

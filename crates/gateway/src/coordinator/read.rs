@@ -1,9 +1,9 @@
 //! What clients read of conversations. Reading changes nothing and needs no coordinator.
 
-use super::ask::{not_found, shown_name};
+use super::Coordinator;
 use super::guard::own_only;
 use super::live::Live;
-use super::{Coordinator, refusal, store_failed};
+use super::refusal::{not_found, refusal, shown_name, store_failed};
 use crate::rules::turn::{Outcome, Turn};
 use crate::store::{ConversationRecord, Store, StoreError, TurnRecord};
 use outlast_wire::code;

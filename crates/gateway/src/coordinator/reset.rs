@@ -1,10 +1,13 @@
 //! Resets: a message to a conversation that would be reset waits until the engine has said what runs in its session.
 
+use super::Coordinator;
 use super::batch::Batch;
+use super::input::{AnswerTo, Input};
 use super::live::Live;
-use super::{AnswerTo, Coordinator, Input, refusal, store_failed};
+use super::refusal::{refusal, store_failed};
 use crate::owner::UserId;
-use crate::rules::conversation::{MAX_QUEUED_MESSAGES, Standing};
+use crate::rules::change::MAX_QUEUED_MESSAGES;
+use crate::rules::conversation::Standing;
 use crate::rules::key::{ChatType, LOCAL_PLATFORM};
 use crate::rules::reset::{self, LiveProcesses, ResetFacts};
 use outlast_client::{Client, Scope, Status};

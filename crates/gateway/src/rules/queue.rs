@@ -7,7 +7,7 @@ use outlast_core::Time;
 use super::breaker::Breaker;
 use super::conversation::{Conversation, TurnId, TurnRow};
 use super::note::{self, Note, ToolTail};
-use super::turn::{MarkWindow, TurnKind};
+use super::turn::{MarkWindow, TurnKind, WaitReason};
 
 /// One prompt carries at most this many notices. The text of 32 is what a model still reads as a list.
 pub const MAX_NOTICES_PER_TURN: usize = 32;
@@ -87,21 +87,6 @@ pub struct Start {
     pub note: Option<Note>,
     /// Whether it counts towards the budget.
     pub is_unattended: bool,
-}
-
-/// Why a turn waits for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WaitReason {
-    /// The conversation is suspended.
-    Suspended,
-    /// The mark is too old.
-    Age,
-    /// The breaker is open.
-    Breaker,
-    /// The owner may no longer speak.
-    Owner,
-    /// The channel is disconnected.
-    Channel,
 }
 
 /// Decides what happens next. A turn that may start comes before notices that could be taken: what the agent sees meanwhile needs no turn.

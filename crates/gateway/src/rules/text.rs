@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::queue::WaitReason;
 use super::reset::ResetReason;
-use super::turn::{DrainKind, FailureReason, InterruptReason, ObsoleteReason};
+use super::turn::{DrainKind, FailureReason, InterruptReason, ObsoleteReason, WaitReason};
 
 /// One line for the person of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use super::Mode;
 use super::header::{self, TokenEnds};
-use super::mask::{Edits, HIDDEN, is_masked, mask};
+use super::mask::{Edit, Edits, HIDDEN, masked};
 use super::pem::{self, EndMarks};
+use super::place::Place;
 use super::url;
 use super::vendor::{FAMILIES, begins_word, is_word};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input, MatchKind};
-use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Masks every secret that is known by its form.
@@ -36,25 +36,12 @@ pub(crate) fn mask_forms(text: &str, mode: Mode, edits: &mut Edits) {
     }
 }
 
-/// Where a keyword was found.
-#[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
-    /// Nothing before this may be replaced any more.
-    pub(crate) floor: usize,
-}
-
 /// What earlier searches in the same text found, so that none is made twice.
 #[derive(Default)]
 struct Seen {
     tokens: TokenEnds,
     end_marks: EndMarks,
 }
-
-/// A range of the text and what to put there.
-pub(crate) type Edit = (Range<usize>, String);
 
 #[derive(Clone, Copy)]
 enum Rule {
@@ -86,12 +73,6 @@ impl Rule {
             Rule::Phone => phone(place),
         }
     }
-}
-
-/// The mask of a range, unless it is masked already.
-pub(crate) fn masked(text: &str, range: Range<usize>) -> Option<Edit> {
-    let value = &text[range.clone()];
-    (!value.is_empty() && !is_masked(value)).then(|| (range, mask(value)))
 }
 
 /// A JSON web token: a header and at least one more part.
