@@ -3,7 +3,7 @@
 //! `line.rs` reads what the agent says, `talk.rs` decides what follows from it, and `drive.rs` does that with a process of the engine.
 //!
 //! What this client offers an agent: terminals, which are processes of the conversation and outlive the agent; `outlast mcp` among the MCP servers; no files. `fs/*`
-//! is refused: the agent runs on the same machine as the same user and has tools of its own for files, so a second way to them gives nothing and has to be guarded.
+//! is refused: the agent runs on the same machine as the same user and has tools of its own for files. A second way to them would add nothing but the need to guard it.
 //!
 //! Decisions 200 and 233: docs/decisions/gateway.md.
 

@@ -93,7 +93,7 @@ struct CommandActor {
 
 /// How an attempt ended for its actor.
 enum AttemptEnd {
-    /// This is told, and the next prompt may come.
+    /// This is reported, and the next prompt may come.
     Told(AgentNews),
     /// The actor ends.
     Gone { had_prompt: bool, why: String },
@@ -122,7 +122,7 @@ impl CommandActor {
                     AttemptEnd::Gone { had_prompt: false, why } => {
                         self.orders.close();
                         let what = AgentNews::Gone { had_prompt: false, why };
-                        // A gateway that is not there any more needs not be told.
+                        // Fails if the gateway has ended.
                         let _unheard = self.tell(&attempt, what).await;
                         return;
                     }
@@ -152,7 +152,7 @@ impl CommandActor {
         let attempt = prompt.attempt.clone();
         let id = attempt_process(&self.conversation.key, &attempt);
         let prompt_file = self.conversation.files.join(format!("{id}.prompt"));
-        // From here on the command may run, whatever becomes of us.
+        // From here on the command may run, even if the gateway is killed.
         if !self.tell(&attempt, AgentNews::Prompted).await {
             return AttemptEnd::Detached;
         }
@@ -191,7 +191,7 @@ impl CommandActor {
         AgentProcess::start(place, conversation, launch).await.map_err(|e| format!("the command cannot be started: {e}"))
     }
 
-    /// Reads the reply until the command is over.
+    /// Reads the reply until the command has ended.
     async fn follow(&mut self, attempt: &Attempt, process: &AgentProcess) -> AttemptEnd {
         let mut output = process.output();
         let mut reply = Reply::default();
@@ -330,7 +330,7 @@ impl CommandActor {
 
 /// Why a command is not followed any more.
 enum CommandStop {
-    /// It is over, or prints nothing more.
+    /// It has ended, or prints nothing more.
     Over,
     /// Its attempt was cancelled. A command knows no other way than to be stopped.
     Cancelled,

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 /// What the sessions of agents begin with. What an agent starts itself belongs to the session of its conversation instead.
 const AGENT_SESSION_PREFIX: &str = "outlast:agent:";
-/// The phase of a process that is over and whose output is still open.
+/// The phase of a process that has ended and whose output is still open.
 const DRAINING: &str = "draining";
 /// How often agents are looked for before a stop is given up: one that starts while others are stopped is found by the next look.
 const MAX_STOP_ROUNDS: usize = 8;
@@ -175,7 +175,7 @@ pub async fn running_agents(client: &Client) -> Result<Vec<RunningAgent>, Client
     Ok(all.into_iter().filter(|info| info.status == Status::Running).filter_map(agent).collect())
 }
 
-/// Stops every agent of a conversation with its whole tree, and returns how many there were. What agents started through the engine goes on.
+/// Stops every agent of a conversation with its whole tree, and returns how many there were. Processes that agents started through the engine keep running.
 ///
 /// # Errors
 ///
@@ -201,7 +201,7 @@ pub(crate) async fn stop_agents_except(client: &Client, key: &str, kept: Option<
 /// What was found when the agents of a conversation were stopped.
 pub(crate) struct ClearedAgents {
     stopped: usize,
-    /// Those that are over, by now or before.
+    /// Those that have ended, now or before.
     pub(crate) finished: Vec<ProcessInfo>,
 }
 
@@ -228,7 +228,7 @@ pub(crate) async fn clear_agents(client: &Client, key: &str, kept: Option<Proces
     })
 }
 
-/// Stops what agents of a conversation left behind that are over: as long as it holds their output, it may be at work.
+/// Stops the descendants of ended agents of a conversation. While such a descendant holds the output open, it may still work.
 pub(crate) async fn stop_left_behind(client: &Client, key: &str) -> Result<(), ClientError> {
     let client = client.with_owner(outlast_client::Owner::default());
     let all = client.list(&Scope::session(agent_session(key)), true).await?;

@@ -1,6 +1,6 @@
 //! Output as bytes.
 
-use crate::link::{CallError, Item, Link, Stream, read};
+use crate::link::{CallError, Link, Stream, StreamItem, read};
 use crate::peer::EngineTalk;
 use crate::redial::{Repeat, Tries, to_error};
 use crate::{Client, ClientError};
@@ -158,26 +158,26 @@ impl Chunks {
             self.ready().await?;
             let Some(stream) = &mut self.stream else { continue };
             match stream.next().await {
-                Item::Event(Event::At { byte }) => self.from = From::Byte(byte),
-                Item::Event(Event::ViewClosed) => {
+                StreamItem::Event(Event::At { byte }) => self.from = From::Byte(byte),
+                StreamItem::Event(Event::ViewClosed) => {
                     self.view = View::Closed;
                     self.end = Some(ReadEnd::default());
                 }
-                Item::Event(Event::Gap { from, to, why }) => {
+                StreamItem::Event(Event::Gap { from, to, why }) => {
                     self.from = From::Byte(to);
                     return Ok(Some(Chunk::Gap { from, to, why }));
                 }
-                Item::Event(Event::Came { byte, at }) => self.times.push((byte, at)),
+                StreamItem::Event(Event::Came { byte, at }) => self.times.push((byte, at)),
                 // An event of a newer engine. It does not affect the end.
-                Item::Event(_) => {}
-                Item::Raw(bytes) => {
+                StreamItem::Event(_) => {}
+                StreamItem::Raw(bytes) => {
                     let From::Byte(at) = self.from else {
                         return Err(ClientError::protocol("bytes came before their offset"));
                     };
                     self.from = From::Byte(at + bytes.len() as u64);
                     return Ok(Some(Chunk::Bytes { at, bytes }));
                 }
-                Item::End(end) => {
+                StreamItem::End(end) => {
                     // This is the end even if it cannot be read.
                     self.end = Some(ReadEnd::default());
                     let end: ReadEnd = read(&end).map_err(ClientError::protocol)?;
@@ -187,7 +187,7 @@ impl Chunks {
                         self.from = From::Byte(end.next_byte);
                     }
                 }
-                Item::Failed(e) => self.again(e).await?,
+                StreamItem::Failed(e) => self.again(e).await?,
             }
         }
         Ok(None)

@@ -1,7 +1,7 @@
 //! Notices: taking, settling, following and posting them; and barriers.
 
 use crate::client::{millis, random_id};
-use crate::link::{CallError, Item, Link, Stream, read};
+use crate::link::{CallError, Link, Stream, StreamItem, read};
 use crate::peer::EngineTalk;
 use crate::redial::{Repeat, Tries, to_error};
 use crate::{Client, ClientError};
@@ -147,7 +147,7 @@ impl Client {
     /// The dead letters of sinks.
     pub async fn dead_letters(&self, limit: Option<u32>) -> Result<Vec<DeadLetter>, ClientError> {
         #[derive(Deserialize)]
-        struct Texts<'a> {
+        struct LetterTexts<'a> {
             #[serde(borrow)]
             letters: Vec<&'a RawValue>,
         }
@@ -155,7 +155,7 @@ impl Client {
             Ok(dead) => return Ok(dead.letters),
             Err(text) => text,
         };
-        let Texts { letters } = serde_json::from_str(text.get()).map_err(ClientError::protocol)?;
+        let LetterTexts { letters } = serde_json::from_str(text.get()).map_err(ClientError::protocol)?;
         letters.into_iter().map(read).collect::<Result<_, _>>().map_err(ClientError::protocol)
     }
 
@@ -282,11 +282,11 @@ pub struct Unread {
 impl Owed {
     fn one_by_one(text: &RawValue) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
-        struct Texts<'a> {
+        struct DeliveryTexts<'a> {
             #[serde(borrow)]
             deliveries: Vec<&'a RawValue>,
         }
-        let Texts { deliveries } = serde_json::from_str(text.get())?;
+        let DeliveryTexts { deliveries } = serde_json::from_str(text.get())?;
         let mut owed = Self::default();
         for text in deliveries {
             match read(text) {
@@ -340,10 +340,10 @@ impl SessionFeed {
                 }
             };
             match stream.next().await {
-                Item::Event(Event::Sessions { sessions }) => return Ok(sessions),
-                Item::Event(_) | Item::Raw(_) => {}
-                Item::End(_) => return Err(ClientError::protocol("sessions ended")),
-                Item::Failed(e) => return Err(to_error::<EngineTalk>(e, "serve the home")),
+                StreamItem::Event(Event::Sessions { sessions }) => return Ok(sessions),
+                StreamItem::Event(_) | StreamItem::Raw(_) => {}
+                StreamItem::End(_) => return Err(ClientError::protocol("sessions ended")),
+                StreamItem::Failed(e) => return Err(to_error::<EngineTalk>(e, "serve the home")),
             }
         }
     }
@@ -378,13 +378,13 @@ impl Followed {
             self.ready().await?;
             let Some(stream) = &mut self.stream else { continue };
             match stream.next().await {
-                Item::Event(Event::Notice { told }) => {
+                StreamItem::Event(Event::Notice { told }) => {
                     self.after = Some(told.event.seq);
                     return Ok(*told);
                 }
-                Item::Event(_) | Item::Raw(_) => {}
-                Item::End(_) => return Err(ClientError::protocol("notices ended")),
-                Item::Failed(e) => self.again(e).await?,
+                StreamItem::Event(_) | StreamItem::Raw(_) => {}
+                StreamItem::End(_) => return Err(ClientError::protocol("notices ended")),
+                StreamItem::Failed(e) => self.again(e).await?,
             }
         }
     }
@@ -401,9 +401,9 @@ impl Followed {
         let mut stream = link.stream(self.client.owner(), Request::NoticeFollow { after: self.after }).await?;
         match stream.next().await {
             // This also fixes where to continue through the next engine.
-            Item::Event(Event::Waiting { after }) => self.after = self.after.or(after),
-            Item::Failed(e) => return Err(e),
-            Item::Event(_) | Item::Raw(_) | Item::End(_) => {
+            StreamItem::Event(Event::Waiting { after }) => self.after = self.after.or(after),
+            StreamItem::Failed(e) => return Err(e),
+            StreamItem::Event(_) | StreamItem::Raw(_) | StreamItem::End(_) => {
                 return Err(CallError::Unsent(ClientError::protocol("notices came before their beginning")));
             }
         }

@@ -124,7 +124,7 @@ struct Trip {
     suppressed: BTreeMap<String, u64>,
 }
 
-/// Takes in one fact, and says what is to be told, in this order.
+/// Takes in one fact, and returns what is to be reported, in this order.
 ///
 /// The facts of one process come in the order of their times; those of several may be mixed a little. After a long silence of
 /// the engine they are best merged by their times.
@@ -221,7 +221,7 @@ impl Breaker {
         self.tripped.as_ref().map(|trip| trip.until)
     }
 
-    /// Ends a rest that is over by `up`, a time of the same boot, and tells every conversation that it held something back from.
+    /// Ends a rest that is over by `up`, a time of the same boot, and reports that to every session for which it held something back.
     pub fn tick(&mut self, up: u64) -> Vec<WatchDecision> {
         match &self.tripped {
             // A fact that arrives late finds the breaker as the latest fact left it.

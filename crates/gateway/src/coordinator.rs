@@ -49,13 +49,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How many inputs may wait for the coordinator. Those who have more wait.
+/// How many inputs may wait for the coordinator. Senders of more wait.
 const MAX_WAITING_INPUTS: usize = 1024;
 /// How many inputs share one commit.
 const MAX_INPUTS_PER_COMMIT: usize = 64;
 /// How long after a failed commit what agents and the engine reported is taken in again: a full disk is not freed sooner.
 const COMMIT_RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The longest sleep of the coordinator. Times on the wall clock may be stepped meanwhile, and no descriptor tells.
+/// The longest sleep of the coordinator. The wall clock may be stepped meanwhile, and there is no descriptor for that.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// What the coordinator is made of.
@@ -84,7 +84,7 @@ pub(crate) struct Coordinator {
     pub(crate) due: BTreeSet<String>,
     followers: Vec<Follower>,
     waiters: Vec<TurnWaiter>,
-    /// Requests that wait until the engine has said what runs in the session of their conversation.
+    /// Requests that wait for the engine's list of what runs in the session of their conversation.
     held: BTreeMap<String, Vec<Held>>,
     pub(crate) next_turn: i64,
     next_part: u64,
@@ -104,9 +104,9 @@ pub(crate) struct Coordinator {
     notes: Vec<String>,
     /// Conversations whose row cannot be read.
     unreadable: BTreeSet<String>,
-    /// Sessions with open notices that had no conversation here when the engine told of them.
+    /// Sessions with open notices that had no conversation here when the engine reported them.
     pub(crate) not_ours: BTreeSet<String>,
-    /// The words that settle notices, until they are acknowledged.
+    /// The lease tokens of notices, until they are acknowledged.
     pub(crate) leases: BTreeMap<String, Option<String>>,
 }
 
@@ -149,7 +149,7 @@ impl Coordinator {
         (coordinator, gateway)
     }
 
-    /// Serves until it is told to end, or has had nothing to do for long enough.
+    /// Serves until it is asked to end, or has had nothing to do for long enough.
     pub(crate) async fn serve(&mut self) -> Exit {
         self.due.extend(self.chats.keys().cloned());
         self.pending.push_back(Input::Look);
@@ -267,7 +267,7 @@ impl Coordinator {
         }
     }
 
-    /// When something is due that no input tells of.
+    /// The next time at which something is due without an input.
     fn next_wake(&self) -> Instant {
         let longest = Instant::now() + MAX_SLEEP;
         let now = now();

@@ -10,7 +10,7 @@ pub const EXIT_UNASKED: i32 = 1;
 /// The exit code if the configuration, or a file of a newer version, has to be changed first.
 pub const EXIT_CONFIGURATION: i32 = 78;
 
-/// Why a process is told to stop.
+/// The signal that asked a gateway to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopSignal {
     /// SIGTERM that no client asked for.

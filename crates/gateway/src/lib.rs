@@ -1,6 +1,6 @@
 //! Conversations that survive restarts: the program `outlast-gateway` without its command line.
 //!
-//! [`run`] takes the lock of a home, marks what an earlier gateway left interrupted, listens, and serves until it is told to end or has nothing to do. One task,
+//! [`run`] takes the lock of a home, marks what an earlier gateway left interrupted, listens, and serves until it is asked to end or has nothing to do. One task,
 //! the coordinator, owns all conversations; the socket server and the drivers of agents send it messages.
 //!
 //! A **conversation** has a key and generations. A **turn** answers one message or one notice. An **attempt** is one start of a turn. The
@@ -85,7 +85,7 @@ const START_END_LIMIT: Duration = Duration::from_secs(3);
 /// How long a write to a disk that hangs may keep the program at its end.
 const RUNTIME_END_LIMIT: Duration = Duration::from_secs(1);
 
-/// Notes where the PATH of a person has an agent, so that gateways with another PATH find it. An agent that is not known by name is none to note.
+/// Notes where the PATH of a person has an agent, so that gateways with another PATH find it. Unknown names are ignored.
 pub fn remember_agent(home: &std::path::Path, name: &str, path: &std::ffi::OsStr) {
     if let Ok(agent) = name.parse() {
         outlast_agents::remember_agent(agent, path, &coordinator::known_agents(home));
@@ -117,7 +117,7 @@ pub struct RunError {
     pub code: i32,
 }
 
-/// Is the gateway of a home until it is told to end, or has nothing to do. `ready` is called once clients can connect.
+/// Runs the gateway of a home until it is asked to end, or has nothing to do. `ready` is called once clients can connect.
 ///
 /// # Errors
 ///
@@ -146,7 +146,7 @@ fn exit_code(error: &StartError) -> i32 {
     }
 }
 
-/// Looks at the database of a home whose gateway does not run: every row that cannot be read, in a sentence each. Nothing if a gateway runs, which knows itself.
+/// Looks at the database of a home whose gateway does not run: every row that cannot be read, in a sentence each. Empty if a gateway runs: it reports them itself.
 ///
 /// # Errors
 ///
@@ -189,7 +189,7 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
     tokio::pin!(starting);
     let (started, early) = tokio::select! {
         started = &mut starting => (started?, None),
-        // The engine may not answer, and agents may take long to stop. No client was told that this gateway serves.
+        // The engine may not answer, and agents may take long to stop. No client knows of this gateway yet.
         signal = signals.next() => match tokio::time::timeout(START_END_LIMIT, starting).await {
             Ok(started) => (started?, Some(signal)),
             Err(_) => {

@@ -45,7 +45,7 @@ pub(crate) struct GatewayLock {
 }
 
 impl GatewayLock {
-    /// Takes the lock. Nothing: another gateway has it. That one is not waited for: it may be stopped meanwhile, and stays stopped then.
+    /// Takes the lock. `None`: another gateway has it. Waiting for that one would be wrong: a person may stop it, and then it stays stopped.
     pub(crate) fn take(path: &Path, is_service: bool) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
         let began = std::time::Instant::now();
@@ -82,7 +82,7 @@ impl GatewayLock {
     /// Writes the word, and syncs it.
     pub(crate) fn say(&mut self, word: LockWord) -> io::Result<()> {
         let text = if word == LockWord::AtWork && self.is_service { SERVICE_WORD } else { word.text() };
-        // Written over and then cut, so that a crash in between never leaves an empty lock where one said `at work`.
+        // Overwritten and then cut, so that a crash between the two never leaves an empty lock where one said `at work`.
         self.file.write_all_at(text.as_bytes(), 0)?;
         self.file.set_len(text.len() as u64)?;
         self.file.sync_all()
@@ -100,7 +100,7 @@ pub enum StopOfRestarts {
     Held,
 }
 
-/// Has the engine start no gateway in place of one that died or asked to be started again, as a person wants who stops it just then.
+/// Keeps the engine from starting a gateway in place of one that died or asked to be started again: a person stops the gateway.
 ///
 /// # Errors
 ///
@@ -117,7 +117,7 @@ pub fn stop_restarts(home: &Path) -> io::Result<StopOfRestarts> {
     }
 }
 
-/// Keeps a gateway from starting, to look at its files: one that starts waits for that. Nothing: a gateway runs.
+/// Shares the lock to read the files: a gateway that starts waits for it. `None`: a gateway runs.
 pub(crate) fn look_at_lock(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
     Ok(is_locked(&file, FlockOperation::NonBlockingLockShared)?.then_some(file))
@@ -133,7 +133,7 @@ pub(crate) fn is_held(home: &Path) -> io::Result<bool> {
     is_held_in(&home.join("gateway.lock"))
 }
 
-/// Whether a program holds a lock for itself. A lock that is not there is held by none.
+/// Whether a program holds a lock for itself. A missing lock is held by none.
 fn is_held_in(lock: &Path) -> io::Result<bool> {
     match File::open(lock) {
         Ok(file) => Ok(!is_locked(&file, FlockOperation::NonBlockingLockShared)?),

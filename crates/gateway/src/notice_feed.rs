@@ -22,7 +22,7 @@ impl Serving {
         Ok(Self { feed, first })
     }
 
-    /// Tells the coordinator which sessions have notices, until the gateway ends.
+    /// Reports to the coordinator which sessions have notices, until the gateway ends.
     pub(crate) async fn watch(self, engine: Client, gateway: Gateway) {
         let Self { mut feed, first } = self;
         let mut connection = 1;
@@ -37,7 +37,7 @@ impl Serving {
             if gateway.inputs.send(Input::EngineLost).await.is_err() {
                 return;
             }
-            // No descriptor tells when there is an engine again; asking starts one.
+            // There is no descriptor to wait on for the next engine; asking starts one.
             tokio::time::sleep(ENGINE_RETRY_PAUSE).await;
             feed = engine.serve();
             connection += 1;

@@ -25,7 +25,7 @@ pub enum ReadRequest {
         /// The generation.
         generation: Option<u64>,
     },
-    /// Everything that was said in a conversation.
+    /// Every part of a conversation.
     Parts {
         /// Its key.
         key: String,
@@ -44,7 +44,7 @@ pub enum ReadAnswer {
     Parts(Vec<Part>),
     /// It is refused.
     Refused(Error),
-    /// A gateway runs by now, or is being started: ask it.
+    /// A gateway runs, or is being started: ask it.
     Taken,
 }
 

@@ -63,7 +63,7 @@ impl PendingNews {
     }
 
     /// Checks whether an engine has stored the news, and starts one if none listens.
-    pub(crate) fn go_on(&mut self, pair: &Pair, has_listener: bool) {
+    pub(crate) fn advance(&mut self, pair: &Pair, has_listener: bool) {
         self.end_stay();
         if self.owed.is_some_and(|owed| pair.live().is_noted(owed.journal, owed.end)) {
             (self.owed, self.again) = (None, None);

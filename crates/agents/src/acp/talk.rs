@@ -32,12 +32,12 @@ const REPLAY_SILENCE_LIMIT: Duration = Duration::from_secs(2);
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
-/// What to do.
+/// What `drive.rs` has to do.
 #[derive(Debug, PartialEq)]
 pub(super) enum Effect {
     /// Write this line to the agent.
     Send(Vec<u8>),
-    /// Tell the gateway.
+    /// Report this to the gateway.
     Tell(AgentEvent),
     /// Stop the agent.
     End(TalkEnd),
@@ -48,7 +48,7 @@ pub(super) enum Effect {
 pub(super) enum TalkEnd {
     /// The attempt has failed by this fault of the agent's.
     Failed(AgentFault, String),
-    /// The agent cannot go on.
+    /// The agent cannot continue.
     Gone(String),
 }
 
@@ -59,11 +59,11 @@ enum Stage {
     Greeting { request: u64 },
     /// A session is being opened in this way.
     Opening { request: u64, way: Opened, can_load: bool },
-    /// The session was loaded, and what the agent still replays is awaited. `since` is when it last said something; `is_disturbed` if that was after the question.
+    /// The session was loaded, and the end of the replay is awaited. `since` is when the agent last wrote; `is_disturbed` if that was after the question.
     Settling { request: u64, session: String, since: Instant, is_disturbed: bool },
     /// Prompts are taken.
     Open { session: String },
-    /// It is over.
+    /// It has ended.
     Over,
 }
 
@@ -139,7 +139,7 @@ impl Talk {
         let Stage::Open { session } = &self.stage else { return };
         let summary = self.summary.take().map(Block::Text);
         let mut texts: Vec<String> = summary.into_iter().chain(prompt.blocks).map(|Block::Text(text)| text).collect();
-        // Some agents join blocks without anything in between: the end of a note and the words of a person would be one line.
+        // Some agents join blocks without a separator: the end of a note and the words of a person would be one line.
         if let Some((_, before)) = texts.split_last_mut() {
             before.iter_mut().for_each(|text| text.push_str("\n\n"));
         }
@@ -175,7 +175,7 @@ impl Talk {
         }
     }
 
-    /// A person came, or the last one left. The limit of what is asked counts anew, so that a person who leaves has time to come back.
+    /// A person came, or the last one left. The time limit of open questions starts again, so that a person who leaves has time to come back.
     pub(super) fn attend(&mut self, is_attended: bool, now: Instant) {
         if self.is_attended != is_attended {
             self.is_attended = is_attended;
@@ -183,14 +183,14 @@ impl Talk {
         }
     }
 
-    /// The agent showed life in another way than by a line.
+    /// The agent was active in another way than by writing a line.
     pub(super) fn touch(&mut self, now: Instant) {
         if let Some(turn) = &mut self.turn {
             turn.last_heard = now;
         }
     }
 
-    /// The agent said something, in this many bytes.
+    /// The agent wrote a line of this many bytes.
     pub(super) fn hear(&mut self, said: Incoming, bytes: usize, now: Instant) {
         if let Some(turn) = &mut self.turn {
             turn.last_heard = now;
@@ -222,7 +222,7 @@ impl Talk {
         }
     }
 
-    /// When something is due without a word of the agent's. While calls of the agent are served it is we who are silent.
+    /// The next time at which [`Talk::tick`] has something to do. While calls of the agent are served, its silence does not count: it waits for us.
     pub(super) fn deadline(&self, are_calls_under_way: bool) -> Option<Instant> {
         let limit = self.policy.limit(self.is_attended);
         let permission = self.permissions.iter().map(|open| open.asked_at + limit).min();

@@ -31,7 +31,7 @@ exec "$@""#;
 /// so that no other program is found in place of the one that was found before. An empty PATH gets no empty entry, which would be the working directory.
 const WITH_OUTLAST: &str = r#"command -v outlast >/dev/null || { PATH=${PATH:+$PATH:}$OUTLAST_DIR; export PATH; }; unset OUTLAST_DIR
 "#;
-/// The same for a command, with a file as standard input, which is at its end behind the prompt.
+/// The same for a command, with a file as standard input, which ends after the prompt.
 const WITH_PROMPT_FROM_FILE: &str =
     r#"exec 2>>"$OUTLAST_STDERR" <"$OUTLAST_STDIN"; unset OUTLAST_STDERR OUTLAST_STDIN OUTLAST_START; exec "$@""#;
 /// Runs one of the two. The script and the files are in variables that the agent does not get, so that lists show the agent's command and not ours.
@@ -150,7 +150,7 @@ impl AgentProcess {
         AgentOutput { client: self.client.clone(), name: self.name.clone(), chunks, outage: EngineOutage::default() }
     }
 
-    /// Returns once the agent itself is over; something that it started may live on.
+    /// Returns once the agent itself has ended; its descendants may keep running.
     pub(crate) async fn ended(self) -> Result<Ended, ClientError> {
         let waited = retried(|| self.client.wait(&self.name, None)).await?;
         Ok(Ended::of(&waited.fate))
@@ -177,7 +177,7 @@ impl AgentProcess {
     }
 }
 
-/// Stops one process with its whole tree. Of one that is over it stops what is left: a worker that outlived its agent would work beside the next one.
+/// Stops one process with its whole tree. If the process has ended, its descendants are stopped: a worker that outlived its agent would work beside the next one.
 pub(crate) async fn stop_process(client: &Client, id: ProcessId) -> Result<(), ClientError> {
     match client.kill(&id.to_string(), Kill::within(AGENT_STOP_GRACE)).await {
         Ok(_) => Ok(()),
@@ -216,7 +216,7 @@ impl AgentOutput {
 }
 
 impl AgentOutput {
-    /// Whether everything was read that is in the log by now. An engine that was started again may need a moment before it goes on with the output.
+    /// Whether the whole log was read. An engine that was started again may need a moment before it serves more output.
     pub(crate) async fn is_all_read(&self) -> Result<bool, ClientError> {
         let info = retried(|| self.client.poll(&self.name)).await?;
         Ok(self.chunks.next_byte().unwrap_or(0) >= info.output_bytes)

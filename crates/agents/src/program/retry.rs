@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// How long no engine may answer before an agent is reported as gone. The client starts an engine if it must, so this is only reached where none stays up.
 const ENGINE_OUTAGE_LIMIT: Duration = Duration::from_secs(60);
-/// How long to wait before the engine is asked again. No descriptor tells when an engine of another program listens again.
+/// How long to wait before the engine is asked again. There is no descriptor that becomes readable when an engine listens again.
 const ENGINE_RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// How long the engine has not answered.

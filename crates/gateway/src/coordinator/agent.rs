@@ -24,7 +24,7 @@ const MAX_SUMMARY_TURNS: usize = 20;
 /// It has at most this many characters of each text.
 const MAX_SUMMARY_CHARS: usize = 2000;
 impl Coordinator {
-    /// Gives a prompt to the agent of a conversation, which is started if need be. What starts is committed by now.
+    /// Gives a prompt to the agent of a conversation, which is started if need be. Its start is committed.
     pub(super) fn prompt(&mut self, key: &str, prompt: &Prompt) {
         crate::points::reach("gateway.turn.started");
         self.prompt_from(key, prompt, PromptState::Waiting);
@@ -55,7 +55,7 @@ impl Coordinator {
         let Turn::Running { attempt, .. } = row.turn else { return };
         let head = row.id;
         let rows = self.chats.get(key).map(|live| live.conversation.group(head).map(|row| row.id).collect()).unwrap_or_default();
-        // Its process had the prompt from the earlier gateway: what the driver is given cannot be taken back.
+        // Its process had the prompt from the earlier gateway, so the prompt cannot be withdrawn.
         self.prompt_from(key, &Prompt { head, attempt, rows, note: None }, PromptState::Given);
     }
 
@@ -82,7 +82,7 @@ impl Coordinator {
         }
     }
 
-    /// After a failed commit: a prompt that was taken back for it is given again.
+    /// After a failed commit: a prompt that was withdrawn for it is given again.
     pub(super) fn give_back_prompt(&mut self, key: &str, changed: Option<Actor>) {
         let was_taken_back = changed.and_then(|actor| actor.open).is_some_and(|open| open.prompt == PromptState::Withdrawn);
         let Some(actor) = self.chats.get_mut(key).and_then(|live| live.actor.as_mut()).filter(|_| was_taken_back) else { return };
@@ -121,7 +121,7 @@ impl Coordinator {
                     return;
                 }
             }
-            // The gateway that is not there any more needs not be told.
+            // Fails if the gateway has ended.
             let _ended = to.send(Input::ActorOver { key: of, actor: number }).await;
         });
         let (handle, is_per_turn) = (started.handle, self.is_per_turn(&choice));
@@ -145,7 +145,7 @@ impl Coordinator {
         self.settings.home.join("conversations").join(name)
     }
 
-    /// What was said so far, for an agent that cannot continue its session.
+    /// The last turns as text, for an agent that cannot continue its session.
     fn summary(&self, key: &str) -> Option<String> {
         let live = self.chats.get(key)?;
         let mut turns = self.store.turns(key, live.conversation.generation.number, MAX_SUMMARY_TURNS).ok()?;
@@ -188,13 +188,13 @@ impl Coordinator {
             self.due.insert(key.to_owned());
             return self.pending.push_back(Input::Look);
         }
-        // One that has ended says so itself.
+        // An actor that has ended reports that itself.
         let _ended = handle.cancel(&open.driver);
     }
 
     pub(super) fn stop_actor(&mut self, key: &str) {
         if let Some(actor) = self.chats.get(key).and_then(|live| live.actor.as_ref()) {
-            // One that has ended says so itself.
+            // An actor that has ended reports that itself.
             let _ended = actor.handle.stop();
         }
     }
@@ -294,7 +294,7 @@ impl Coordinator {
         }
     }
 
-    /// Writes a part of the attempt that the agent works on, unless that is over for the rules.
+    /// Writes a part of the attempt that the agent works on, unless the rules have ended that attempt.
     pub(super) fn own_part(&mut self, key: &str, content: &Content, batch: &mut Batch) {
         let Some(live) = self.chats.get(key) else { return };
         let Some(open) = live.actor.as_ref().and_then(|actor| actor.open.as_ref()) else { return };
@@ -327,7 +327,7 @@ impl Coordinator {
             return;
         }
         if matches!(by, SettledBy::Person) && asked.as_ref().is_some_and(|body| body.answer.is_some()) {
-            // Written before the agent was told.
+            // Written before the agent got the answer.
             return;
         }
         let mut body = asked.unwrap_or_else(|| PermissionBody::new(format!("{run}.{}.{id}", actor.number), title, Vec::new()));
@@ -338,7 +338,7 @@ impl Coordinator {
         self.own_part(key, &Content::Permission(body), batch);
     }
 
-    /// The agent has answered, or failed: the texts that waited are written, and the rules say what comes of it.
+    /// The agent has answered, or failed: the texts that waited are written, and the rules decide what follows.
     fn attempt_over(&mut self, key: &str, report: AgentReport, why: Option<String>, batch: &mut Batch) {
         self.write_texts(key, batch);
         let Some(live) = self.touch(key, batch) else { return };

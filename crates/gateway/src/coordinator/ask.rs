@@ -1,4 +1,4 @@
-//! What clients ask.
+//! The requests of clients.
 
 use super::batch::{Batch, Deed};
 use super::choice::agent_names;
@@ -126,7 +126,7 @@ impl Coordinator {
         let Some(Turn::Running { mark: Some(mark), .. }) = running.map(|row| row.turn) else { return false };
         match mark.reason {
             InterruptReason::ShutdownTimeout => true,
-            // Whatever ended that gateway, this one is another.
+            // In either case this is another gateway.
             InterruptReason::RestartTimeout | InterruptReason::RestartInterrupted => kind == DrainKind::Restart,
             InterruptReason::AgentEnded => false,
         }
@@ -200,7 +200,7 @@ impl Coordinator {
             return Err(too_many());
         }
         self.next_turn += 1;
-        // The words come before what was told about them.
+        // The message comes before the lines about it.
         let content = Content::Words(WordsBody::new(words, message_id));
         self.part_at(at, key, Some(turn), 0, &content, batch);
         let mut kept = lines.into_iter().find(|line| matches!(line, Line::KeptWhileDraining(_)));
@@ -222,7 +222,7 @@ impl Coordinator {
         Ok(ChatAnswer::Opened(Box::new(opened)))
     }
 
-    /// Makes the conversation if there is none, and notes who answers in it.
+    /// Makes the conversation if there is none, and notes its agent.
     fn make(&mut self, key: &str, wanted: Wanted, batch: &mut Batch) -> Result<(), Error> {
         let Wanted { by, agent, cwd } = wanted;
         checked_key(key)?;
@@ -261,7 +261,7 @@ impl Coordinator {
         let chat = ChatState { agent: Some(agent), cwd, owner: Some(by.stored()), ..ChatState::default() };
         let mut live = Live::new(Conversation::first(self.settings.mode, batch.now), chat);
         if self.not_ours.contains(key) {
-            // The engine has told of them already, and does not again.
+            // The engine has reported them already, and does not do so again.
             live.told_of_notices();
         }
         self.insert(key, live, batch);
@@ -309,7 +309,7 @@ impl Coordinator {
             ChatOrder::Resume(_) => (Event::Resume, None),
         };
         if let (ChatOrder::Resume(_), Some(live)) = (order, self.touch(key, batch)) {
-            // What goes on from here on is started for this user.
+            // From here on, turns are started for this user.
             live.chat.owner = Some(by.stored());
         }
         // All others end the turn that runs.
@@ -348,7 +348,7 @@ impl Coordinator {
             return Err(refusal(code::BAD_REQUEST, "this is none of the answers that were offered", format!("one of {hint}")));
         }
         let answer = changed("Answered.");
-        // Before the agent is told: a question that a crash finds unanswered was not allowed.
+        // Before the agent gets it: a question that is unanswered after a crash was not allowed.
         (body.answer, body.by) = (Some(option.to_owned()), Some(BY_PERSON.to_owned()));
         let open = self.touch(key, batch).and_then(|live| live.actor.as_mut()).and_then(|actor| actor.open.as_mut());
         if let Some(open) = open {

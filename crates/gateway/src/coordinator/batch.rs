@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// What was taken in and is not committed yet.
+/// Inputs that were applied and are not committed yet.
 pub(crate) struct Batch {
     pub(crate) now: Time,
-    /// The conversations that changed, as they were. Nothing: it is new.
+    /// The conversations that changed, as they were. `None`: it is new.
     before: BTreeMap<String, Option<Live>>,
     parts: Vec<(String, Part)>,
     changes: Vec<StoreChange>,
     deeds: Vec<Deed>,
-    /// The conversations in which something may start, as far as nothing in this batch says so.
+    /// The conversations in which something may start for a reason outside this batch.
     pub(super) due: BTreeSet<String>,
     /// What is taken in again if the commit fails.
     again: Vec<Input>,
@@ -49,7 +49,7 @@ pub(super) enum Deed {
         note: Option<String>,
         to: AnswerTo,
     },
-    /// A client wants to know something. It is told what is committed, this batch included.
+    /// A client reads something. The answer is what is committed, this batch included.
     Tell {
         request: ChatRequest,
         to: AnswerTo,
@@ -244,7 +244,7 @@ impl Coordinator {
         for deed in batch.deeds {
             match deed {
                 Deed::Answer { to, .. } | Deed::Accepted { to, .. } => _ = to.send(Err(error.clone())),
-                // What is committed can be read, and who asks on a full disk wants to know how things stand.
+                // What is committed can be read, also while the disk is full.
                 Deed::Tell { request, to } => self.tell_client(request, to),
                 Deed::Follow { asked, to } => self.follow(asked, to),
                 Deed::AnswerAnyway { to, unwritten, .. } => _ = to.send(Ok(ChatAnswer::Done(unwritten))),
@@ -271,7 +271,7 @@ fn differences(key: &str, before: Option<&Live>, after: &Live, now: Time) -> (Ve
     let old = before.map(|live| live.record(key));
     if old.as_ref() != Some(&record) {
         if let Some(old) = old.filter(|old| old.generation != record.generation) {
-            // The old row keeps what it had, so that it is found as it ended.
+            // The old row keeps its values as they were at its end.
             let generation = old.generation.number;
             changes.push(StoreChange::GenerationEnded { key: key.to_owned(), generation, at: now });
         }

@@ -66,7 +66,7 @@ impl Drain {
         self
     }
 
-    /// When something is due that no input tells of.
+    /// The next time at which something is due without an input.
     pub(crate) fn deadline(&self) -> Instant {
         let (DrainState::Waiting { until } | DrainState::Cancelling { until }) = self.state;
         let now = Instant::now();
@@ -91,7 +91,7 @@ impl Drain {
 }
 
 impl Coordinator {
-    /// Begins to end. Chats whose agent works are told. A prompt that still waits for its agent is taken back: no agent has seen it, so nothing is waited for
+    /// Begins a drain. Chats whose agent works get a line about it. A prompt that still waits for its agent is withdrawn: no agent has seen it, so nothing is waited for
     /// and nothing is marked.
     pub(crate) fn begin_drain(&mut self, drain: Drain, batch: &mut Batch) {
         let kind = drain.kind;

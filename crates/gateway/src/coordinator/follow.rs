@@ -1,4 +1,4 @@
-//! Those who look on: followers of a conversation, and clients that wait for a turn.
+//! Clients that follow a conversation, and clients that wait for a turn.
 
 use super::Coordinator;
 use super::batch::{Batch, Deed};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-/// How many events may wait for a follower. One that is slower is cut off, and asks again behind the last part that it has.
+/// How many events may wait for a follower. A slower one is cut off, and asks again for the parts after its last one.
 const MAX_WAITING_EVENTS: usize = 256;
 
 /// How many bytes of events may wait for a follower, in KiB; see [`MAX_WAITING_EVENTS`]. The longest event fits.
@@ -121,7 +121,7 @@ impl Coordinator {
         self.followers.len()
     }
 
-    /// Shows an event to those who follow a conversation. One that is too slow is cut off.
+    /// Sends an event to the followers of a conversation. One that is too slow is cut off.
     pub(super) fn show(&mut self, key: &str, event: &ChatEvent) {
         let slow: Vec<u64> = self.followers.iter().filter(|f| f.key == key && !f.tell(event.clone())).map(|f| f.id).collect();
         for follower in slow {
@@ -139,7 +139,7 @@ impl Coordinator {
         self.show(key, &ChatEvent::Standing { standing, strikes, generation: u64::from(generation) });
     }
 
-    /// Shows a turn that changed, and answers those who wait for it.
+    /// Sends a turn that changed to the followers, and answers the clients that wait for it.
     pub(super) fn turn_changed(&mut self, turn: &TurnRecord) {
         let info = match self.reading().turn_info(turn) {
             Ok(info) => info,
@@ -179,7 +179,7 @@ impl Coordinator {
         let _left = to.send(found);
     }
 
-    /// Those whose time is over are answered with the turn as it is.
+    /// Answers clients whose time limit has passed with the turn as it is.
     pub(super) fn answer_late_waiters(&mut self, batch: &mut Batch) {
         let now = Instant::now();
         self.waiters.retain(|waiter| !waiter.to.is_closed());

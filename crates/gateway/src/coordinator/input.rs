@@ -23,7 +23,7 @@ pub(crate) enum Input {
     Parts { key: String, after: u64, upto: u64, to: oneshot::Sender<Result<Vec<Part>, Error>> },
     /// An agent reports.
     Agent { key: String, actor: u64, event: Box<AgentEvent> },
-    /// The driver of an agent ended without a word.
+    /// The driver of an agent ended without a last event.
     ActorOver { key: String, actor: u64 },
     /// An agent could not be started at all.
     CannotStart { key: String, head: TurnId, attempt: u32, why: String },
@@ -35,7 +35,7 @@ pub(crate) enum Input {
     Taken { key: String, generation: String, connection: u64, taken: Result<Notices, String> },
     /// The engine answered an acknowledgement with `ok`.
     Acknowledged { key: String, event_ids: Vec<String> },
-    /// The engine said what runs in the session of a conversation, or did not answer.
+    /// The engine's list of what runs in the session of a conversation, or that it did not answer.
     LookedUp { key: String, processes: LiveProcesses },
     /// SIGTERM or SIGINT.
     Signal(StopSignal),

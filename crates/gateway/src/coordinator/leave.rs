@@ -10,12 +10,12 @@ use outlast_agents::{running_agents, stop_agents_of};
 use outlast_client::{Client, ClientError, Owner, Until};
 use std::time::Duration;
 
-/// After a SIGTERM that no client asked for, the engine starts a gateway for what is open when this is over. A service manager is faster. A machine that is
+/// After a SIGTERM that no client asked for, the engine starts a gateway for open turns after this time. A service manager is faster. A machine that is
 /// switched off has ended the engine by then, and the next one does it.
 const RETURN_AFTER_SIGTERM: Duration = Duration::from_secs(60);
 /// How long agents may take to be stopped at the end. What is left is stopped by the next gateway.
 const AGENT_STOP_LIMIT: Duration = Duration::from_secs(15);
-/// How long the engine may take to answer at the end. A gateway that was told to end does so, whatever the engine does.
+/// How long the engine may take to answer at the end. A gateway that was asked to end does so even if the engine hangs.
 const ENGINE_ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 impl Coordinator {
@@ -43,8 +43,8 @@ impl Coordinator {
         word
     }
 
-    /// Tells the engine for which sessions it starts no gateway: another program uses their keys in the same home. The engine asks itself that only while no
-    /// gateway serves, and forgets it when the next one does. So the gateway tells it once, at its end, and a conversation that was created meanwhile is its own.
+    /// Reports to the engine for which sessions it should start no gateway: another program uses their keys in the same home. The engine asks itself that only while no
+    /// gateway serves, and forgets it when the next one does. So the gateway reports it once, at its end, and a conversation that was created meanwhile is its own.
     async fn disown_others(&self) {
         let others: Vec<String> = self.not_ours.iter().filter(|session| !self.chats.contains_key(*session)).cloned().collect();
         if others.is_empty() {

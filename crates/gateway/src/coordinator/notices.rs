@@ -1,6 +1,6 @@
 //! Notices: taken when no turn runs and none may start, written down, then acknowledged.
 //!
-//! The engine keeps the queue of notices. It tells over one connection which sessions have some; that connection is open while the gateway lives, and by its end
+//! The engine keeps the queue of notices. It reports over one connection which sessions have some; that connection is open while the gateway lives, and by its end
 //! the engine knows that a gateway may have to be started.
 //!
 //! Decision 199: docs/decisions/gateway.md.
@@ -51,7 +51,7 @@ impl Coordinator {
         self.connection = 0;
     }
 
-    /// A notice for the gateway itself says only that a time has come. By now the gateway runs, which is all that it is for.
+    /// A notice for the gateway itself means that a time has come. It only had to start the gateway, which runs.
     fn take_own(&mut self) {
         let engine = self.engine.with_owner(Owner::session(OWN_SESSION));
         let inputs = self.to_self.clone();

@@ -106,7 +106,7 @@ impl Reading<'_> {
     fn turns_in_one_answer(&self, key: &str, generation: u32) -> Result<Vec<TurnInfo>, StoreError> {
         let mut room = MAX_ANSWER_BYTES;
         let mut turns = Vec::new();
-        // One by one, so that no more is in memory than is answered.
+        // One by one, so that only what is answered is in memory.
         for id in self.store.turn_ids(key, generation, MAX_SHOWN_TURNS)? {
             // One that cannot be read is named when the gateway starts.
             let Ok(Some(turn)) = self.store.turn(id) else { continue };

@@ -24,7 +24,7 @@ pub enum Event {
     Message(Message),
     /// The engine leased a notice to the gateway.
     Notice(LeasedNotice),
-    /// [`next`](super::queue::next) said so.
+    /// A turn starts, as decided by [`next`](super::queue::next).
     Start(Start),
     /// The driver reports about an attempt.
     Agent {
@@ -380,11 +380,11 @@ impl Change {
         }
     }
 
-    /// Ends the turns of a generation, and tells about all notices among them in one line.
+    /// Ends the turns of a generation, with one line about all notices among them.
     fn end_open_turns(&mut self, how: GenerationEnd) {
         let why = ObsoleteReason::GenerationEnded;
         let obsolete = |rows: &[TurnRow]| rows.iter().filter(|row| row.turn == Turn::Finished(Outcome::Obsolete { why })).count();
-        // Rows that an earlier event of the same commit finished are still there.
+        // Rows that were finished by an earlier event of the same commit are still in the list.
         let earlier = obsolete(&self.conversation.rows);
         for head in self.open_heads() {
             let Some(kind) = self.conversation.row(head).map(|row| row.cause.kind()) else { continue };

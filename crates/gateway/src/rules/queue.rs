@@ -70,7 +70,7 @@ pub enum Next {
     TakeNotices,
     /// Ask again at this time.
     WaitUntil(Time),
-    /// Ask again when a person writes, or when what is named has changed. The person is told once.
+    /// Ask again when a person writes, or when what is named has changed. The person gets one line about it.
     WaitForPerson(WaitReason),
     /// Ask again after the next event.
     Nothing,
@@ -98,7 +98,7 @@ pub fn next(conversation: &Conversation, gates: &Gates, now: Time) -> Next {
     if let First::MayStart(start) = first {
         return Next::Start(start);
     }
-    // What cannot start is taken all the same. Otherwise the engine would start a gateway for it again and again.
+    // Notices are taken even if they cannot start a turn. Otherwise the engine would start a gateway for it again and again.
     if gates.has_notices_due && conversation.queued(TurnKind::Notice).count() < MAX_QUEUED_NOTICES {
         return Next::TakeNotices;
     }
@@ -125,7 +125,7 @@ enum Hold {
 }
 
 /// A person's interrupted turn, messages, an interrupted turn about notices, notices. Only the first may start, except that a message does
-/// not wait behind an interrupted turn that is held back.
+/// not wait for an interrupted turn that is held back.
 fn first_in_queue(conversation: &Conversation, gates: &Gates, now: Time) -> First {
     if conversation.suspended_at.is_some() {
         return First::Held(Hold::ForPerson(WaitReason::Suspended));

@@ -54,7 +54,7 @@ pub struct ResetPolicy {
     pub mode: ResetMode,
     /// A live process younger than this protects its conversation. Zero: of any age.
     pub protection_age: Duration,
-    /// Whether the person is told.
+    /// Whether the person gets a line about it.
     pub should_notify: bool,
 }
 
@@ -104,7 +104,7 @@ pub enum ResetReason {
     Daily,
 }
 
-/// What runs in a session, as far as it protects the conversation. A dead pid protects nothing, so it is looked up anew each time.
+/// What runs in a session, as far as it protects the conversation. A dead pid protects nothing, so it is looked up each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LiveProcesses {
     /// Nothing runs.

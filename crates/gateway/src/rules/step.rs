@@ -9,7 +9,7 @@ use super::turn::{CancelReason, DrainKind, FailureReason, InterruptReason, Mark,
 /// only repeat the damage.
 pub const MAX_STRIKES: u32 = 3;
 
-/// A turn is given up after this many attempts of its own. Strikes alone do not bound it, because other turns may succeed in between.
+/// A turn is given up after this many attempts of its own. Strikes alone do not bound it, because other turns may succeed between its attempts.
 pub const MAX_TURN_ATTEMPTS: u32 = 3;
 
 /// An agent that dies with the prompt is tried again up to this attempt. The second death says that the prompt kills it.

@@ -91,7 +91,7 @@ impl SqliteStore {
         let failed = |e: rusqlite::Error| failed(path, &e);
         let connection = connected.map_err(failed)?;
         connection.set_prepared_statement_cache_capacity(64);
-        // Without this, SQLite looks at values such as a limit when it plans, and plans anew for each question.
+        // Without this, SQLite looks at values such as a limit when it plans, and plans again for each question.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
@@ -224,7 +224,7 @@ impl Store for SqliteStore {
         let path = &self.path;
         let failed = |e: rusqlite::Error| failed(path, &e);
         let all = self.connection.transaction().map_err(failed)?;
-        // Rows that stop running come first: one turn at a time, in between as well.
+        // Rows that stop running come first: at most one turn runs, also within the transaction.
         let is_last = |change: &&StoreChange| matches!(change, StoreChange::Turn(turn) if matches!(turn.turn, Turn::Running { .. }));
         for change in changes.iter().filter(|c| !is_last(c)).chain(changes.iter().filter(is_last)) {
             write(&all, change).map_err(failed)?;

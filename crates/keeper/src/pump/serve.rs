@@ -3,7 +3,7 @@
 use super::{Pump, append, is_ready};
 use crate::control::Came;
 use crate::input::{Asker, Finished};
-use crate::kill::{Begun, Stopped};
+use crate::kill::{StopBegun, Stopped};
 use crate::pair::slept;
 use crate::{end, os, start};
 use outlast_core::Stop;
@@ -127,23 +127,23 @@ impl Pump<'_> {
         self.begun(begun)
     }
 
-    fn begun(&mut self, begun: Begun) -> Say {
+    fn begun(&mut self, begun: StopBegun) -> Say {
         match begun {
-            Begun::UnderWay => {
+            StopBegun::UnderWay => {
                 self.control.news();
                 Say::Ok
             }
-            Begun::Signalled { unrecorded } => {
+            StopBegun::Signalled { unrecorded } => {
                 self.control.news();
                 Say::Stopped { seen_dead: 0, survivors: Vec::new(), unrecorded }
             }
-            Begun::AlreadyEnded => Say::AlreadyEnded,
-            Begun::NotEnded => Say::Refused { code: code::BAD_REQUEST.into(), error: "the command has not ended".into() },
+            StopBegun::AlreadyEnded => Say::AlreadyEnded,
+            StopBegun::NotEnded => Say::Refused { code: code::BAD_REQUEST.into(), error: "the command has not ended".into() },
         }
     }
 
-    pub(super) fn go_on_stopping(&mut self) {
-        let Some(Stopped { seen_dead, survivors, unrecorded }) = self.stopping.go_on(self.pair) else { return };
+    pub(super) fn advance_stop(&mut self) {
+        let Some(Stopped { seen_dead, survivors, unrecorded }) = self.stopping.advance(self.pair) else { return };
         let say = Say::Stopped { seen_dead, survivors, unrecorded };
         for conn in &mut self.control.conns {
             for id in std::mem::take(&mut conn.stops) {
@@ -158,7 +158,7 @@ impl Pump<'_> {
             // A real terminal is attached and answers by itself.
             self.copier.answers.clear();
         }
-        for done in self.input.go_on(self.pair, &mut self.copier.answers, self.copier.asked_to) {
+        for done in self.input.advance(self.pair, &mut self.copier.answers, self.copier.asked_to) {
             match done {
                 Finished::Written { by, taken, next } => self.control.say(by.conn, Some(by.ask), Say::Written { taken, next }),
                 Finished::Refused { by, code, error } => {
@@ -169,7 +169,7 @@ impl Pump<'_> {
     }
 
     /// Answers the requests that wait for output past a length.
-    pub(super) fn tell_output(&mut self) {
+    pub(super) fn report_output(&mut self) {
         let live = self.pair.live();
         let (commit, _) = live.commit();
         let closed = live.has(flag::OUTPUT_CLOSED);

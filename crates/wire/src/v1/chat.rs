@@ -41,7 +41,7 @@ pub struct ChatMessage {
 /// | hello | [`super::Hello`], with the home |
 /// | open | [`Opened`] |
 /// | send | [`Accepted`] |
-/// | follow | none, behind its events |
+/// | follow | none, after its events |
 /// | stop, new, resume, allow | [`Changed`] |
 /// | seen, drain, undrain, restart, shutdown | [`super::Done`] |
 /// | list | [`Conversations`] |
@@ -88,7 +88,7 @@ pub enum ChatRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<OsText>,
     },
-    /// The parts behind `after` in order, then [`ChatEvent::CaughtUp`], then what happens, until it is cancelled. Goes on into newer
+    /// The parts after `after` in order, then [`ChatEvent::CaughtUp`], then what happens, until it is cancelled. Continues into newer
     /// generations.
     Follow {
         /// Which conversation.
@@ -183,7 +183,7 @@ pub enum ChatRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
     },
-    /// End the gateway, for good until a person starts it. Answered at once; the connection closes when it has ended. `unmarked`: it ends, and its memory could
+    /// End the gateway until a person starts it. Answered at once; the connection closes when it has ended. `unmarked`: it ends, and its memory could
     /// not be written; if that stays so, turns that take too long get no mark, and the next gateway finds them as interrupted.
     Shutdown {
         /// How long turns may take to finish, in milliseconds; absent means as configured.

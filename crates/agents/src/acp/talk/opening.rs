@@ -8,7 +8,7 @@ use crate::program::one_line;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// What an agent is asked to see that its replay is over. No agent knows it, and each answers so: names with an underscore are free for extensions.
+/// A request that no agent knows, so each answers with an error, and that answer marks the end of its replay. Names with an underscore are free for extensions.
 const FENCE_METHOD: &str = "_outlast/fence";
 /// The agent wants its user to log in.
 const AUTH_REQUIRED: i64 = -32000;

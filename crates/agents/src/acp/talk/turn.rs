@@ -17,7 +17,7 @@ pub(super) const MAX_TURN_PARTS: usize = 20_000;
 pub(super) const MAX_KNOWN_TOOLS: usize = 4_096;
 /// How long a tool call whose input is being written waits for its title, before it is reported as it is.
 pub(super) const PENDING_TOOL_LIMIT: Duration = Duration::from_millis(500);
-/// How many such calls wait at once, and how many are remembered with what was said of them. With one more, all are reported.
+/// How many such calls wait at once, and how many are remembered with their announcements. With one more, all are reported.
 pub(super) const MAX_UNTOLD_TOOLS: usize = 16;
 
 /// The turn that the agent takes.
@@ -27,7 +27,7 @@ pub(super) struct TalkTurn {
     /// The text since the last part.
     pub(super) text: String,
     reply_bytes: usize,
-    /// How many parts were told.
+    /// How many parts were reported.
     pub(super) parts: usize,
     pub(super) heard_bytes: u64,
     pub(super) last_heard: Instant,
@@ -35,7 +35,7 @@ pub(super) struct TalkTurn {
     tool_order: VecDeque<String>,
     /// Calls that were not reported yet, and since when. Agents announce a call before they know its input, and its line is written once.
     pub(super) untold: VecDeque<(String, Instant)>,
-    /// What was said of calls before they began, by their ids. A request for a permission may not repeat it.
+    /// What the agent announced of calls before they began, by their ids. A request for a permission may not repeat it.
     announced: VecDeque<(String, String)>,
     /// When a cancel must be answered, if it was cancelled.
     pub(super) cancel_limit: Option<Instant>,
@@ -59,7 +59,7 @@ impl TalkTurn {
         }
     }
 
-    /// When the calls that were not told yet are due.
+    /// When the calls that were not reported yet are due.
     pub(super) fn untold_due(&self) -> Option<Instant> {
         self.untold.front().map(|(_, since)| *since + PENDING_TOOL_LIMIT)
     }
@@ -71,7 +71,7 @@ impl Talk {
         self.tell_untold();
         let Some(turn) = self.turn.take() else { return };
         self.flush(&turn.text, &turn.attempt);
-        // Requests of a turn that is over are of no use to the agent.
+        // The agent has no use for answers to requests of an ended turn.
         while let Some(open) = self.permissions.pop_front() {
             self.settle_of(Some(turn.attempt.clone()), open, &Ruling::Cancelled, SettledBy::Cancel);
         }
@@ -166,7 +166,7 @@ impl Talk {
         }
     }
 
-    /// What an agent says of a call when it asks for a permission, and what it said before, if that is something else.
+    /// The detail of a call in a request for a permission, together with what was announced before, if that is something else.
     pub(super) fn with_announced(&self, call: &str, detail: Option<String>) -> Option<String> {
         let of_call = |turn: &TalkTurn| turn.announced.iter().find(|(id, _)| id == call).map(|(_, detail)| detail.clone());
         let announced = self.turn.as_ref().and_then(of_call);

@@ -170,7 +170,7 @@ pub(super) fn generation_of(row: &Row<'_>) -> rusqlite::Result<GenerationInfo> {
     Ok(of)
 }
 
-/// The owner as it is stored, whatever that is: one that makes no sense is judged where it is checked, and hides no conversation.
+/// The owner as it is stored. An unreadable one is refused where it is checked, so that it does not hide its conversation.
 fn owner_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,
