@@ -228,6 +228,7 @@ pub use peer::Peer;
 pub use process::Process;
 pub use relay::Receipt;
 
+pub use outlast_core::notice_state::TakerKind;
 pub use outlast_core::{
     Body, Command, Completion, EnvVar, Notice, OnStop, OsText, Owner, ProcessId, ProcessLimits, Reason, ResourceLimit, Route, Scheduler,
     Scope, Spec, Status, Tell, Time, WatchMatch,
@@ -239,7 +240,7 @@ pub use outlast_wire::v1::chat::{
     TurnState, WordsBody,
 };
 pub use outlast_wire::v1::notice::{
-    Barrier, DeadLetter, Delivery, History, Judged, JudgedOne, Notices, Posted, Push, Replay, Taker, Told, Until, Verdict,
+    Barrier, DeadLetter, Delivery, History, Judged, JudgedOne, Notices, Posted, Push, Replay, Told, Until, Verdict,
 };
 pub use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, Found, From, Kill, KillAll,

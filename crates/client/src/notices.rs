@@ -6,9 +6,10 @@ use crate::peer::EngineTalk;
 use crate::redial::{Repeat, Tries, to_error};
 use crate::{Client, ClientError};
 use outlast_core::Route;
+use outlast_core::notice_state::TakerKind;
 use outlast_wire::v1::notice::{
-    Barrier, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Lent, Notices, Posted, Push, Replay, Taker, Told,
-    Until, Verdict,
+    Barrier, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Lent, Notices, Posted, Push, Replay, Told, Until,
+    Verdict,
 };
 use outlast_wire::v1::{Done, Event, Request};
 use serde::Deserialize;
@@ -28,7 +29,7 @@ use std::time::{Duration, Instant};
 #[non_exhaustive]
 pub struct Take {
     /// The kind of taker.
-    pub by: Taker,
+    pub by: TakerKind,
     /// The most notices to take.
     pub limit: u32,
     /// How long they are leased. A notice that is not settled by then may be given to another taker.
@@ -39,7 +40,7 @@ pub struct Take {
 
 impl Default for Take {
     fn default() -> Self {
-        Self { by: Taker::Gateway, limit: 1, lease: Duration::from_secs(60), wait: Some(Duration::ZERO) }
+        Self { by: TakerKind::Gateway, limit: 1, lease: Duration::from_secs(60), wait: Some(Duration::ZERO) }
     }
 }
 
@@ -47,7 +48,7 @@ impl Take {
     /// The same, for a terminal: an end that a poll showed is not delivered.
     #[must_use]
     pub fn at_a_terminal(self) -> Self {
-        Self { by: Taker::Terminal, ..self }
+        Self { by: TakerKind::Terminal, ..self }
     }
 
     /// The same, at most this many.

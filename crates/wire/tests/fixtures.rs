@@ -1,11 +1,12 @@
 //! `fixtures/wire-v1`: messages of older clients, engines and keepers stay readable.
 
-use outlast_core::{Cause, OsText, Owner, ProcessId, Reason, Route, Scope, Status, Stop, StopWay, Time};
+use outlast_core::notice_state::TakerKind;
+use outlast_core::{Cause, Command, EnvVar, OnStop, OsText, Owner, ProcessId, Reason, Route, Scope, Status, Stop, StopWay, Time};
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
-use outlast_wire::v1::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
+use outlast_wire::v1::notice::{History, Lent, Push, Replay, Until, Verdict};
 use outlast_wire::v1::{
-    Activity, AdoptFrom, Caller, Command, EnvVar, Error, ErrorKind, Event, From, Hello, Kill, LogPage, Message, OnStop, Page, Process,
-    Reply, Request, RerunChange, Spec, Tell,
+    Activity, AdoptFrom, Caller, Error, ErrorKind, Event, From, Hello, Kill, LogPage, Message, Page, Process, Reply, Request, RerunChange,
+    Spec, Tell,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -67,7 +68,7 @@ fn requests() -> Vec<Message> {
         Request::EngineStop,
         Request::Cancel { of: 3 },
         Request::Run { spec: Box::new(Spec { tell, ..told }), want: None, caller: caller() },
-        Request::NoticeNext { taker: Taker::Terminal, limit: 1, lease_ms: 2, wait_ms: Some(3) },
+        Request::NoticeNext { taker: TakerKind::Terminal, limit: 1, lease_ms: 2, wait_ms: Some(3) },
         Request::NoticeSettle { ids: vec!["evt_1".into()], lease: Some("l".into()), verdict: Verdict::Dropped { reason: "r".into() } },
         Request::NoticeFollow { after: Some(1) },
         Request::NoticePost { name: Some("n".into()), event: fields(), route: route() },

@@ -1,7 +1,8 @@
 //! A request is flattened into its message, so the two may not have a field of the same name.
 
+use outlast_core::notice_state::TakerKind;
 use outlast_core::{Owner, Route, Time};
-use outlast_wire::v1::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
+use outlast_wire::v1::notice::{History, Lent, Push, Replay, Until, Verdict};
 use outlast_wire::v1::{Message, Request};
 
 #[test]
@@ -9,7 +10,7 @@ fn every_request_about_notices_reads_back_from_its_message() {
     let name = || Some("name".to_owned());
     let event = serde_json::json!({"type": "custom"}).as_object().unwrap().clone();
     let requests = [
-        Request::NoticeNext { taker: Taker::Gateway, limit: 1, lease_ms: 2, wait_ms: Some(3) },
+        Request::NoticeNext { taker: TakerKind::Gateway, limit: 1, lease_ms: 2, wait_ms: Some(3) },
         Request::NoticeSettle { ids: vec!["e".into()], lease: name(), verdict: Verdict::Dropped { reason: "r".into() } },
         Request::NoticeFollow { after: Some(1) },
         Request::NoticePost { name: name(), event: event.clone(), route: Route::default() },

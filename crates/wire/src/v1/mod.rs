@@ -20,4 +20,4 @@ pub use namespaces::{LockHolder, Namespaces};
 pub use process::{Fate, LeftProcess, List, Process};
 pub use reply::{Error, ErrorKind, Hello, Reply, StoppedLeft};
 pub use request::{Activity, AdoptFrom, Caller, From, Kill, Message, Page, Request};
-pub use spec::{Command, EnvVar, OnStop, RerunChange, Spec, Tell};
+pub use spec::{RerunChange, Spec, Tell};

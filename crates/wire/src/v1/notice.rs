@@ -3,17 +3,6 @@
 use outlast_core::{Notice, Time};
 use serde::{Deserialize, Serialize};
 
-/// The kind of client that takes notices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Taker {
-    /// A terminal, which takes them between two turns. An end that a poll showed is not delivered to it.
-    Terminal,
-    /// A gateway, which starts a turn for each. An end that a poll showed is delivered all the same.
-    #[default]
-    Gateway,
-}
-
 /// What a taker reports about a leased notice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
@@ -47,7 +36,7 @@ pub enum Push {
         /// When to try, in milliseconds from now.
         after_ms: u64,
     },
-    /// It failed for good.
+    /// It failed and is not tried again.
     Dead {
         /// What failed.
         reason: String,

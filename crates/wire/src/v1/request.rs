@@ -1,9 +1,10 @@
 //! Requests of clients to the engine.
 
 use super::namespaces::Namespaces;
-use super::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
-use super::spec::{EnvVar, RerunChange, Spec};
-use outlast_core::{OsText, Owner, ProcessId, ProcessLimits, Route, Scope, Time};
+use super::notice::{History, Lent, Push, Replay, Until, Verdict};
+use super::spec::{RerunChange, Spec};
+use outlast_core::notice_state::TakerKind;
+use outlast_core::{EnvVar, OsText, Owner, ProcessId, ProcessLimits, Route, Scope, Time};
 use serde::{Deserialize, Serialize};
 
 /// One message from a client: a number for the answers to carry, the owner it speaks for, and the request.
@@ -283,7 +284,7 @@ pub enum Request {
     NoticeNext {
         /// The kind of caller.
         #[serde(default)]
-        taker: Taker,
+        taker: TakerKind,
         /// The most notices to claim.
         limit: u32,
         /// How long to lease them, in milliseconds.
