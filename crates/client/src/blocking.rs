@@ -22,7 +22,7 @@
 use crate::{At, Chunk, ClientError, Connect, Run, Take};
 use outlast_core::Route;
 use outlast_core::{EnvVar, Owner, ProcessId, Scope};
-use outlast_wire::v1::notice::{Barrier, DeadLetter, History, Judged, Notices, Posted, Replay, Told, Until, Verdict};
+use outlast_wire::v1::notice::{Barrier, BarrierTarget, DeadLetter, History, Judged, Notices, Posted, Replay, Told, Verdict};
 use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, LogPage, Page,
     Process as ProcessInfo, Removed, RerunChange, Restarted, ViewClosed, Waited, Written,
@@ -146,11 +146,11 @@ impl Client {
         /// Marks the end of a process as seen by its owner.
         mark_completion_consumed(process: &str) -> ();
         /// Sets a barrier and waits until it opens.
-        until(until: Until) -> Barrier;
+        until(until: BarrierTarget) -> Barrier;
         /// Sets a barrier and waits for at most this long.
-        until_within(until: Until, at_most: Duration) -> Barrier;
+        until_within(until: BarrierTarget, at_most: Duration) -> Barrier;
         /// Sets a barrier and does not wait.
-        set_until(until: Until) -> Barrier;
+        set_until(until: BarrierTarget) -> Barrier;
         /// The barriers of the owner's session.
         barriers() -> Vec<Barrier>;
         /// Clears the barriers of the owner's session.

@@ -8,8 +8,8 @@ use crate::{Client, ClientError};
 use outlast_core::Route;
 use outlast_core::notice_state::TakerKind;
 use outlast_wire::v1::notice::{
-    Barrier, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Lent, Notices, Posted, Push, Replay, Told, Until,
-    Verdict,
+    Barrier, BarrierTarget, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Lent, Notices, Posted, Push,
+    Replay, Told, Verdict,
 };
 use outlast_wire::v1::{Done, Event, Request};
 use serde::Deserialize;
@@ -211,14 +211,14 @@ impl Client {
     }
 
     /// Sets a barrier and waits until it opens. If the caller dies, the barrier stays, and its opening becomes a notice.
-    pub async fn until(&self, until: Until) -> Result<Barrier, ClientError> {
+    pub async fn until(&self, until: BarrierTarget) -> Result<Barrier, ClientError> {
         let barrier = Some(barrier_id()?);
         self.ask("wait at the barrier", Request::Until { until, barrier, no_wait: false }, Repeat::Safe).await
     }
 
     /// Like [`Client::until`], for at most this long. A barrier that is not open by then is `waiting`: it stays, and its opening
     /// becomes a notice.
-    pub async fn until_within(&self, until: Until, at_most: Duration) -> Result<Barrier, ClientError> {
+    pub async fn until_within(&self, until: BarrierTarget, at_most: Duration) -> Result<Barrier, ClientError> {
         // On disk first: however short the time is, the barrier exists when it is over.
         let set = self.set_until(until.clone()).await?;
         let wait = || Request::Until { until: until.clone(), barrier: Some(set.barrier.clone()), no_wait: false };
@@ -238,7 +238,7 @@ impl Client {
     }
 
     /// Sets a barrier and does not wait: its opening becomes a notice.
-    pub async fn set_until(&self, until: Until) -> Result<Barrier, ClientError> {
+    pub async fn set_until(&self, until: BarrierTarget) -> Result<Barrier, ClientError> {
         let barrier = Some(barrier_id()?);
         self.ask("set the barrier", Request::Until { until, barrier, no_wait: true }, Repeat::Safe).await
     }

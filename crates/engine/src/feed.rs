@@ -9,7 +9,7 @@ use crate::reach::{Away, Reach};
 use crate::table::ProcessView;
 use outlast_core::ProcessId;
 use outlast_wire::v1::Error;
-use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::keeper::{KeeperReply, KeeperRequest};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -112,8 +112,8 @@ impl Feed {
 
 /// Asks for output past a length: how far it reaches then. Nothing once the keeper is gone, or no output will come any more.
 async fn ask(link: &mut Link, past: u64) -> Option<u64> {
-    match link.ask(Ask::AwaitOutput { past }).await {
-        Ok(Say::Output { end, closed: false }) => Some(end),
+    match link.ask(KeeperRequest::AwaitOutput { past }).await {
+        Ok(KeeperReply::Output { end, closed: false }) => Some(end),
         Ok(_) | Err(_) => None,
     }
 }

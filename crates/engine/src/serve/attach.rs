@@ -4,7 +4,7 @@ use super::context::RequestContext;
 use super::poll;
 use crate::reach::Away;
 use outlast_core::Phase;
-use outlast_wire::v1::keeper::Ask;
+use outlast_wire::v1::keeper::KeeperRequest;
 
 /// How often a keeper is told that does not listen.
 const TRIES: u32 = 16;
@@ -21,7 +21,7 @@ pub(super) async fn attach(asked: &RequestContext, name: &str, read_only: bool) 
     let mut link = None;
     if answers && let Ok(mut open) = asked.parts.reach.keeper(&mut view).await {
         // Before the answer, or the keeper could answer a question that this terminal also sees.
-        if open.ask(Ask::Attached { on: true }).await.is_ok() {
+        if open.ask(KeeperRequest::Attached { on: true }).await.is_ok() {
             link = Some(open);
         }
     }
@@ -36,7 +36,7 @@ pub(super) async fn attach(asked: &RequestContext, name: &str, read_only: bool) 
         // The pump that knew of us is gone; tell the next one.
         match asked.parts.reach.keeper(&mut view).await {
             Ok(mut open) => {
-                link = open.ask(Ask::Attached { on: true }).await.is_ok().then_some(open);
+                link = open.ask(KeeperRequest::Attached { on: true }).await.is_ok().then_some(open);
                 failures = if link.is_some() { 0 } else { failures + 1 };
             }
             Err(Away::Over | Away::Refused(_)) => return,

@@ -12,22 +12,11 @@ use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::Chunk;
 use outlast_store::times::{TimeNote, TimeNotes};
 use outlast_wire::code;
-use outlast_wire::v1::{Error, Event, From, ReadEnd};
+use outlast_wire::v1::{Error, Event, From, ReadEnd, ReadUntil};
 use std::time::Duration;
 
 /// How much is read at a time.
 const PIECE: usize = 256 << 10;
-
-/// How long to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
-    /// What there is.
-    Now,
-    /// Until no more can come.
-    Closed,
-    /// And until the command is over: its output ends a moment before it does, or long before.
-    Exit,
-}
 
 /// Whether the reader is a viewer, who can be told to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +40,7 @@ pub(super) async fn read(
     asked: &RequestContext,
     name: &str,
     from: From,
-    until: Until,
+    until: ReadUntil,
     viewed: Viewed,
     secrets: Secrets,
     timed: bool,
@@ -74,7 +63,7 @@ async fn read_on(
     asked: &RequestContext,
     mut view: ProcessView,
     from: From,
-    until: Until,
+    until: ReadUntil,
     secrets: Secrets,
     timed: bool,
 ) -> Result<ReadEnd, Error> {
@@ -116,7 +105,7 @@ async fn read_on(
                 let mut held = 0;
                 if let Chunk::Bytes { at, bytes } = &mut chunk
                     && *at + bytes.len() as u64 == log.end
-                    && until != Until::Now
+                    && until != ReadUntil::Now
                     && !waited
                 {
                     held = log.open_end(bytes);
@@ -155,13 +144,13 @@ async fn read_on(
         }
         let closed = render::nothing_follows(&facts);
         match until {
-            Until::Now => return Ok(ReadEnd::new(begin, closed)),
-            Until::Exit if closed && facts.phase.is_kept_alive() => {
+            ReadUntil::Now => return Ok(ReadEnd::new(begin, closed)),
+            ReadUntil::Exit if closed && facts.phase.is_kept_alive() => {
                 view.until(Facts::is_over).await;
                 continue;
             }
-            Until::Closed | Until::Exit if closed => return Ok(ReadEnd::new(begin, closed)),
-            Until::Closed | Until::Exit => {}
+            ReadUntil::Closed | ReadUntil::Exit if closed => return Ok(ReadEnd::new(begin, closed)),
+            ReadUntil::Closed | ReadUntil::Exit => {}
         }
         more(asked, &mut view, begin).await?;
         pace.told();

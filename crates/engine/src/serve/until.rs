@@ -12,11 +12,11 @@ use crate::refuse;
 use outlast_core::IdRef;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
-use outlast_wire::v1::notice::{self as v1, Barriers, Until};
+use outlast_wire::v1::notice::{self as v1, BarrierTarget, Barriers};
 use std::sync::Arc;
 
 /// Sets a barrier and, unless told otherwise, answers once it is open.
-pub(super) async fn until(asked: &RequestContext, until: Until, id: Option<String>, no_wait: bool) {
+pub(super) async fn until(asked: &RequestContext, until: BarrierTarget, id: Option<String>, no_wait: bool) {
     let id = match named(id) {
         Ok(id) => id,
         Err(error) => return asked.out.error(error).await,
@@ -47,18 +47,18 @@ fn named(id: Option<String>) -> Result<String, Error> {
     }
 }
 
-async fn set(asked: &RequestContext, until: Until, id: String) -> Result<Barrier, Error> {
+async fn set(asked: &RequestContext, until: BarrierTarget, id: String) -> Result<Barrier, Error> {
     let target = match until {
-        Until::Process { process, or_match } => {
+        BarrierTarget::Process { process, or_match } => {
             let (id, name) = meant(asked, &process).await?;
             Target::Process { id, or_match, name }
         }
-        Until::Pid { pid } => match outlast_store::os::incarnation_of(pid) {
+        BarrierTarget::Pid { pid } => match outlast_store::os::incarnation_of(pid) {
             Ok(of) => Target::pid(&of),
             // It is gone already: no life has this start.
             Err(_) => Target::Pid { pid, start_ticks: 0, boot: "0".into() },
         },
-        Until::Time { at } => Target::Time { at_us: at.micros() },
+        BarrierTarget::Time { at } => Target::Time { at_us: at.micros() },
         other => return Err(refuse::unknown("something to wait for", &other)),
     };
     barrier::set(&asked.parts.barriers, &asked.owner, target, id).await.map_err(|e| refuse::index(&e))

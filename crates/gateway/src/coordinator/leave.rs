@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::lock::LockWord;
 use crate::store::StoreChange;
 use outlast_agents::{running_agents, stop_agents_of};
-use outlast_client::{Client, ClientError, Owner, Until};
+use outlast_client::{BarrierTarget, Client, ClientError, Owner};
 use std::time::Duration;
 
 /// After a SIGTERM that no client asked for, the engine starts a gateway for open turns after this time. A service manager is faster. A machine that is
@@ -27,7 +27,7 @@ impl Coordinator {
         let waits_until = self.next_waiting().filter(|_| exit.word == LockWord::Empty);
         if let Some(at) = waits_until.into_iter().chain(returns_at).min() {
             let engine = self.engine.with_owner(Owner::session(OWN_SESSION));
-            if let Err(error) = in_time(engine.set_until(Until::Time { at })).await {
+            if let Err(error) = in_time(engine.set_until(BarrierTarget::Time { at })).await {
                 // Without it, no program would start a gateway when the time comes. With this word, the engine does at once.
                 tracing::warn!(error, "no time could be set for what waits, so the next gateway is started now");
                 word = LockWord::AtWork;

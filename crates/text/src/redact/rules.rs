@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 /// for the next word, so the time is linear in the text.
 pub(crate) fn mask_forms(text: &str, mode: Mode, edits: &mut Edits) {
     let keywords = &*KEYWORDS;
-    let mut seen = Seen::default();
+    let mut seen = SearchMemo::default();
     let mut from = 0;
     while let Some(found) = keywords.automaton.find(Input::new(text).range(from..)) {
         from = found.start() + 1;
@@ -38,7 +38,7 @@ pub(crate) fn mask_forms(text: &str, mode: Mode, edits: &mut Edits) {
 
 /// What earlier searches in the same text found, so that none is made twice.
 #[derive(Default)]
-struct Seen {
+struct SearchMemo {
     tokens: TokenEnds,
     end_marks: EndMarks,
 }
@@ -57,7 +57,7 @@ enum Rule {
 }
 
 impl Rule {
-    fn apply(self, place: Place<'_>, mode: Mode, seen: &mut Seen) -> Option<Edit> {
+    fn apply(self, place: Place<'_>, mode: Mode, seen: &mut SearchMemo) -> Option<Edit> {
         match self {
             Rule::Vendor(family) => {
                 let range = FAMILIES[family].token_at(place.text, place.start)?;

@@ -54,10 +54,10 @@ pub struct History {
     /// About this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
-    /// Of this kind.
+    /// Only notices of this kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// In this state.
+    /// Only notices in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The most notices to return; absent means 100.
@@ -129,7 +129,7 @@ pub enum Replay {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "until", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Until {
+pub enum BarrierTarget {
     /// The end of a process; an unknown id counts as ended.
     Process {
         /// The process id.
@@ -319,7 +319,7 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// This delivery.
+    /// A delivery under this lease token.
     pub fn new(seq: u64, lease: impl Into<String>) -> Self {
         Self { seq, lease: lease.into() }
     }
@@ -328,7 +328,7 @@ impl Lent {
 /// The notices that a sink has to deliver now.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Deliveries {
-    /// By `seq`.
+    /// The deliveries, by `seq`.
     pub deliveries: Vec<Delivery>,
 }
 
@@ -358,11 +358,11 @@ impl DeadLetter {
 /// All dead letters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Dead {
-    /// By `seq`.
+    /// The dead letters, by `seq`.
     pub letters: Vec<DeadLetter>,
 }
 
-/// A barrier.
+/// A barrier, as its client sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Barrier {
