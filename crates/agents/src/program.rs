@@ -188,7 +188,7 @@ pub async fn stop_agents_of(client: &Client, key: &str) -> Result<usize, ClientE
 ///
 /// # Errors
 ///
-/// The same.
+/// As for [`stop_agents_of`].
 pub async fn stop_agents_but(client: &Client, key: &str, kept: &Attempt) -> Result<usize, ClientError> {
     stop_agents_except(client, key, Some(attempt_process(key, kept))).await
 }

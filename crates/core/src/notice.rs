@@ -30,7 +30,7 @@ pub struct Notice {
     /// The task it is for.
     #[serde(default)]
     pub task_id: String,
-    /// The life of the conversation it is for.
+    /// The generation of the session that it is for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub generation: String,
     /// Whether its owner may have been told before.
@@ -73,7 +73,7 @@ pub enum Body {
     },
     /// A barrier is open.
     Until {
-        /// Which.
+        /// Its id.
         barrier: String,
         /// Why: `exited`, `matched`, `unknown`, `pid_gone`, `time`.
         why: String,

@@ -69,11 +69,11 @@ pub enum NoticeState {
     },
     /// It is over. Only a replay of a delivered notice opens it again.
     Settled {
-        /// How.
+        /// The kind of its end.
         how: Settlement,
         /// Why, for users.
         reason: String,
-        /// When.
+        /// When it was settled.
         at: Time,
     },
 }
@@ -283,7 +283,7 @@ pub enum NoticeEffect {
 /// What the caller of an event is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeReply {
-    /// Nothing.
+    /// The event changed nothing that the caller needs to know.
     None,
     /// The caller has the notice.
     Given,
@@ -306,7 +306,7 @@ pub struct NoticeStep {
     pub next: Option<TrackedNotice>,
     /// What else to do in the same transaction.
     pub effects: Vec<NoticeEffect>,
-    /// What the caller is told.
+    /// What the caller is answered.
     pub reply: NoticeReply,
 }
 

@@ -19,7 +19,7 @@ pub const DEFAULT_IDLE_EXIT: Duration = Duration::from_secs(600);
 /// How a gateway runs.
 #[derive(Debug, Clone)]
 pub struct GatewaySettings {
-    /// The home.
+    /// The directory with the state of engine and gateway.
     pub home: PathBuf,
     /// The `outlast` program, which starts an engine where none runs.
     pub outlast: PathBuf,

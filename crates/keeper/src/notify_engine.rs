@@ -26,7 +26,7 @@ struct Owed {
     end: bool,
 }
 
-/// News that engines were told of, and may not have stored.
+/// News that were sent to engines, which may not have stored them.
 #[derive(Debug, Default)]
 pub(crate) struct PendingNews {
     owed: Option<Owed>,
@@ -47,7 +47,7 @@ impl PendingNews {
         self.owed = Some(Owed { journal, end });
     }
 
-    /// The end is recorded, and listeners are about to be told of it.
+    /// The end is recorded, and is about to be sent to listeners.
     pub(crate) fn owe_end(&mut self, pair: &Pair, has_listener: bool) {
         let journal = self.owed.map_or(0, |o| o.journal);
         match pair.settings.tells {

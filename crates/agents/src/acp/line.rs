@@ -79,7 +79,7 @@ pub enum Incoming {
     },
     /// Another notification.
     Notification {
-        /// Which.
+        /// Its method.
         method: String,
     },
 }

@@ -15,7 +15,7 @@ pub enum EnvFileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// It is too long.

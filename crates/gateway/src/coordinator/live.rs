@@ -160,7 +160,7 @@ impl Live {
         live
     }
 
-    /// Its row.
+    /// Its row in the database.
     pub(crate) fn record(&self, key: &str) -> ConversationRecord {
         let Conversation { generation, started_why, mode, strikes, suspended_at, last_message_at, .. } = self.conversation;
         let chat = self.chat.clone();

@@ -28,9 +28,9 @@ pub enum Event {
     Start(Start),
     /// The driver reports about an attempt.
     Agent {
-        /// The turn.
+        /// The first row of the turn.
         head: TurnId,
-        /// The attempt.
+        /// Which attempt of it, from 1. Another one changes nothing.
         attempt: u32,
         /// What the driver reports.
         report: AgentReport,
@@ -116,28 +116,28 @@ pub enum AgentReport {
 pub enum Effect {
     /// Tell the sender that the message is kept as this turn. If it is lost, the sender asks again.
     Answer {
-        /// The message.
+        /// The id that its client made.
         message_id: String,
         /// Its turn.
         turn: TurnId,
     },
     /// Tell the sender that the message is not kept, because too many wait. Nothing was written.
     Refuse {
-        /// The message.
+        /// The id that its client made.
         message_id: String,
     },
     /// Tell the engine that the notice is delivered. If it is lost, the engine offers the notice again.
     Acknowledge {
-        /// The notice.
+        /// The id that the engine made.
         event_id: String,
     },
     /// Start the agent if need be, and give it the prompt. If it is lost, the turn is found running at the next start.
     Prompt(Prompt),
     /// Cancel an attempt. If the agent does not have the prompt yet, it does not get it. If it does not answer in time, it is stopped.
     Cancel {
-        /// The turn.
+        /// The first row of the turn.
         head: TurnId,
-        /// The attempt.
+        /// Which attempt of it, from 1.
         attempt: u32,
     },
     /// Tell the person.
@@ -147,7 +147,7 @@ pub enum Effect {
 /// What an agent is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// The turn.
+    /// The row whose prompt it is.
     pub head: TurnId,
     /// The attempt. The driver's answers name it.
     pub attempt: u32,

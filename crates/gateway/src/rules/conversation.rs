@@ -116,7 +116,7 @@ pub struct Quote {
 /// When a turn was started last. The budget counts these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastStart {
-    /// When.
+    /// When it started.
     pub at: Time,
     /// Whether without a person.
     pub is_unattended: bool,
@@ -172,14 +172,14 @@ pub enum Standing {
     Active,
     /// A turn is interrupted. If there are several, this is the newest mark.
     ResumePending {
-        /// Why.
+        /// Why it was interrupted.
         reason: InterruptReason,
-        /// When.
+        /// When it was interrupted.
         at: Time,
     },
     /// Too many attempts in a row did not finish. It comes before an interrupted turn.
     Suspended {
-        /// Since when.
+        /// When the last strike came.
         at: Time,
     },
 }

@@ -53,9 +53,9 @@ pub struct Gates {
 /// Whether the owner of a conversation may still speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnerCheck {
-    /// Yes.
+    /// The stored owner is the user of the home or root, or no owner is stored.
     MaySpeak,
-    /// No.
+    /// The stored owner is another user.
     MayNotSpeak,
     /// The check failed. It counts as no.
     Failed,

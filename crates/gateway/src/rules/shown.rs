@@ -15,7 +15,7 @@ pub enum NoticeMode {
     Error,
     /// One line, and a few more if a process failed.
     Concise,
-    /// Nothing.
+    /// No notices.
     Off,
 }
 

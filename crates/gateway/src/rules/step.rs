@@ -31,12 +31,12 @@ pub enum TurnEvent {
     Start,
     /// The agent completed this attempt.
     Completed {
-        /// Which one.
+        /// The attempt that was completed.
         attempt: u32,
     },
     /// The agent failed in this attempt.
     Failed {
-        /// Which one.
+        /// The attempt that failed.
         attempt: u32,
         /// What was wrong.
         why: FailureReason,
@@ -85,7 +85,7 @@ pub enum TurnEffect {
     Prompt,
     /// Cancel this attempt. If the agent does not have the prompt yet, it does not get it.
     Cancel {
-        /// Which one.
+        /// The attempt to cancel.
         attempt: u32,
     },
     /// Tell the person.

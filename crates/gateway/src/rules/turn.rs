@@ -60,9 +60,9 @@ impl Turn {
 /// Why and when a turn was interrupted last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mark {
-    /// Why.
+    /// What interrupted it.
     pub reason: InterruptReason,
-    /// When.
+    /// When that was recorded.
     pub at: Time,
 }
 
@@ -118,7 +118,7 @@ pub enum Outcome {
     },
     /// A person ended it.
     Cancelled {
-        /// With what.
+        /// What the person did.
         why: CancelReason,
     },
     /// It was interrupted too often.

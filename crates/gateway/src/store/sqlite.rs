@@ -373,7 +373,7 @@ fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
 mod tests {
     use super::*;
 
-    /// A conversation of many megabytes takes seconds to read, and the next reader was told that the database is locked.
+    /// A conversation of many megabytes takes seconds to read, and the next reader failed because the database was locked.
     #[test]
     fn a_reader_waits_for_one_that_reads_for_long() {
         let dir = tempfile::tempdir().unwrap();

@@ -54,7 +54,7 @@ enum Mode {
 const PASSES: usize = 32;
 
 impl Redactor {
-    /// A redactor that is on or off for good.
+    /// A redactor that stays on or off.
     pub fn new(on: bool) -> Self {
         Self { on }
     }

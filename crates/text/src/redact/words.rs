@@ -89,7 +89,7 @@ impl<'a> Words<'a> {
         word.is_decoded = true;
         self.at += 1;
         match self.byte(self.at) {
-            // A line that goes on.
+            // A line that continues.
             Some(b'\n') => self.at += 1,
             _ => self.push(word, true),
         }

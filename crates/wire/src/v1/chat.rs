@@ -64,7 +64,7 @@ pub enum ChatRequest {
     },
     /// Open a conversation. If there is none with this key, it is created.
     Open {
-        /// Which.
+        /// The key of the conversation.
         key: String,
         /// Who answers in it from now on; absent leaves that as it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +113,7 @@ pub enum ChatRequest {
     },
     /// Start a new generation of a conversation.
     New {
-        /// Of which.
+        /// The key of the conversation.
         key: String,
         /// A name that the client makes, so that an order that is sent again changes nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ pub enum ChatRequest {
     List,
     /// A conversation with its turns.
     Show {
-        /// Which.
+        /// The key of the conversation.
         key: String,
         /// Which generation; absent means the current one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
