@@ -10,7 +10,7 @@ use crate::{keepers, refuse};
 use outlast_core::Phase;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
-use outlast_wire::v1::keeper::Say;
+use outlast_wire::v1::keeper::KeeperReply;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -82,9 +82,9 @@ pub(crate) fn unreachable(view: &ProcessView) -> Error {
 }
 
 /// The error for an unexpected answer of a keeper.
-pub(crate) fn unexpected(say: Say) -> Error {
+pub(crate) fn unexpected(say: KeeperReply) -> Error {
     match say {
-        Say::Refused { code: name, error } => {
+        KeeperReply::Refused { code: name, error } => {
             let hint = match name.as_str() {
                 code::INPUT_FULL => "the process does not read its input: try again later, or `outlast kill` it",
                 code::BAD_OFFSET => "`outlast poll` shows how many bytes were taken",

@@ -11,7 +11,7 @@ mod table;
 mod waiters;
 mod writer;
 
-pub(crate) use barrier::{Barrier, BarrierTarget};
+pub(crate) use barrier::{Barrier, ResolvedTarget};
 pub(crate) use outbox::{Outbox, keep_time};
 pub(crate) use table::Claimed;
 pub(crate) use table::{

@@ -9,7 +9,7 @@ use crate::masks::Finder;
 use crate::render::{self, Log};
 use outlast_core::notice_state::{ANSWER_TIMEOUT, WAITER_TIMEOUT, WrittenFor};
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
-use outlast_core::{Breaker, Limiter, Rules, Seen, WatchDecision, watch};
+use outlast_core::{Breaker, Limiter, MatchSeen, Rules, WatchDecision, watch};
 use outlast_store::dir::ProcessDir;
 use outlast_store::segments::{Chunk, LogReader};
 use outlast_text::Redactor;
@@ -316,7 +316,7 @@ impl NoticeWriter {
             return Ok(Vec::new());
         }
         let session = of.row.kept.spec.owner.session.as_deref().unwrap_or_default();
-        let seen = Seen { up: matched.up, here, process: id, session, count: matched.count };
+        let seen = MatchSeen { up: matched.up, here, process: id, session, count: matched.count };
         let verdicts = watch(&self.rules, &mut limiter, breaker, &seen);
         db.prepare_cached("INSERT OR REPLACE INTO watching (process, cursor, limiter) VALUES (?1, ?2, ?3)")?.execute(params![
             name,

@@ -11,7 +11,7 @@ use outlast_core::notice_state::TakerKind;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
 use outlast_wire::code;
-use outlast_wire::v1::notice::{Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Taker, Told, Verdict};
+use outlast_wire::v1::notice::{Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Told, Verdict};
 use outlast_wire::v1::{Done, Error, Event};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -32,7 +32,13 @@ const LONGEST_NAME: usize = 256;
 /// Kinds that only the engine may use.
 const OURS: [&str; 6] = ["completion", "watch_match", "watch_disabled", "watch_overflow_tripped", "watch_overflow_released", "until"];
 
-pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease_ms: u64, wait_ms: Option<u64>) -> Result<Notices, Error> {
+pub(super) async fn next(
+    asked: &RequestContext,
+    taker: TakerKind,
+    limit: u32,
+    lease_ms: u64,
+    wait_ms: Option<u64>,
+) -> Result<Notices, Error> {
     let limit = checked(limit)?;
     if lease_ms == 0 || lease_ms > LONGEST_LEASE {
         let what = format!("a lease of {lease_ms} ms is out of range");
@@ -51,10 +57,7 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
         let claim = Claim {
             session: asked.owner.session.clone().unwrap_or_default(),
             generation: asked.owner.generation.clone().unwrap_or_default(),
-            taker: match taker {
-                Taker::Terminal => TakerKind::Terminal,
-                Taker::Gateway => TakerKind::Gateway,
-            },
+            taker,
             limit,
             lease: lease_token(),
             lease_for: lease_ms as i64 * 1_000,

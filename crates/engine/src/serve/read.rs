@@ -12,22 +12,11 @@ use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::Chunk;
 use outlast_store::times::{TimeNote, TimeNotes};
 use outlast_wire::code;
-use outlast_wire::v1::{Error, Event, From, ReadEnd};
+use outlast_wire::v1::{Error, Event, From, ReadEnd, ReadUntil};
 use std::time::Duration;
 
 /// How many bytes are read at a time.
 const PIECE: usize = 256 << 10;
-
-/// How long to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadUntil {
-    /// To the end of the output that exists now.
-    Now,
-    /// Until no more output can come.
-    Closed,
-    /// Until no more output can come and the command has ended. Output may end long before the command.
-    Exit,
-}
 
 /// Whether the reader counts as a viewer, whom `view close` detaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

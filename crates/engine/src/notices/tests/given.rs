@@ -169,9 +169,9 @@ fn what_is_for_a_life_that_is_yet_to_come_waits_for_it() {
 
 #[test]
 fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
-    use crate::notices::barrier::{Barrier, BarrierTarget, mark_open};
+    use crate::notices::barrier::{Barrier, ResolvedTarget, mark_open};
     let desk = Desk::new();
-    let target = BarrierTarget::Time { at_us: 0 };
+    let target = ResolvedTarget::Time { at_us: 0 };
     let barrier =
         Barrier { id: "bar_0".into(), owner: owner("a", ""), target, created_at: desk.now.utc, opened: "time".into(), hits: None };
     assert!(!mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
