@@ -30,7 +30,7 @@ struct OwnCgroup {
     path: String,
 }
 
-/// The reason of an engine that was told not to make cgroups, and what follows from it.
+/// Why there is no cgroup if they are switched off, and what follows from it.
 pub(crate) const SWITCHED_OFF: &str =
     "cgroups are switched off (engine.cgroup): what stops the starter's whole control group may stop processes too";
 

@@ -44,7 +44,7 @@ pub struct Config {
     pub watch: outlast_core::Rules,
     /// How long a notice is kept once it is settled.
     pub keep_notices: Duration,
-    /// The sinks that push.
+    /// The sinks that notices are delivered to.
     pub sinks: Vec<Push>,
     /// The user whose login files and shell are used.
     pub user: UserInfo,

@@ -175,7 +175,7 @@ impl Intake {
         }
         let intake = Arc::clone(self);
         tokio::spawn(async move {
-            // An engine that owes a notice is not idle.
+            // An engine with a notice to write is not idle.
             let _busy = Client::new(&intake.clients, ClientKind::Outside);
             while !changes.is_empty() && intake.closing.stage() == Closing::Open {
                 // No descriptor reports that a disk has space again.

@@ -246,7 +246,7 @@ impl Supervisor {
     }
 
     /// Asks the pump for the live copy of `meta`, which this engine may not open through `/proc`: the keepers may do more than it may.
-    /// It asks on a connection of its own, so that no news is lost behind the answer. Without the live copy the file says the same, up to a
+    /// It asks on a connection of its own, so that no news is lost while it reads the answer. Without the live copy the file says the same, up to a
     /// second later.
     async fn ask_for_image(&self) {
         let parts = &self.parts;

@@ -15,7 +15,7 @@ use outlast_wire::v1::Error;
 use outlast_wire::v1::notice::{self as v1, Barriers, Until};
 use std::sync::Arc;
 
-/// Sets a barrier and, unless told otherwise, answers once it is open.
+/// Sets a barrier and answers once it is open, or at once if `no_wait` is set.
 pub(super) async fn until(asked: &RequestContext, until: Until, id: Option<String>, no_wait: bool) {
     let id = match named(id) {
         Ok(id) => id,

@@ -161,7 +161,7 @@ async fn nonsense_ends_its_own_connection_and_nothing_else() {
             })
             .take(len)
             .collect();
-            // It may be let go before all of it was sent.
+            // The connection may be closed before all of it was sent.
             let _sent = raw.stream.write_all(&bytes).await;
             let _ended = raw.stream.shutdown().await;
             while raw.next().await.is_some() {}

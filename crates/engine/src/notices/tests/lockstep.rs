@@ -192,7 +192,7 @@ impl Model {
         true
     }
 
-    /// The waker owes nothing for settled notices.
+    /// A sink that wakes agents has no open deliveries of settled notices.
     fn remove_settled(&mut self) {
         for seq in self.seqs() {
             if self.notices[&seq].notice.is_settled() {

@@ -145,7 +145,7 @@ fn the_caller_wins_over_login_files() {
     assert_eq!(env["EDITOR"], "vi");
     assert_eq!(env["NVM_DIR"], "/n");
     assert_eq!(env["EMPTY"], "");
-    // The caller's is removed as a stranger's; the one that login files set is the user's.
+    // The caller's value is removed; login files may set it, because that is the user's choice.
     assert_eq!(env["CONDA_PREFIX"], "/own");
 }
 
