@@ -253,8 +253,8 @@ impl CgroupDir {
         }
     }
 
-    /// Leaves the cgroup and removes what is empty, so that an engine that ends leaves nothing behind. If no command runs any more, the last
-    /// keepers are about to leave, and this waits for them.
+    /// Leaves the cgroup and removes what is empty, so that an engine that ends leaves nothing behind. If no command runs any more, the
+    /// last keepers are about to leave, and this waits for them.
     pub(crate) fn leave_behind(&self, home: &Home, nothing_runs: bool) {
         self.sweep();
         let Some(above) = self.dir.parent().filter(|_| self.ours) else { return };

@@ -242,7 +242,8 @@ fn an_engine_whose_socket_directory_was_taken_away_opens_another() {
     let connect =
         || runtime.block_on(async { Client::over(tokio::net::UnixStream::connect(home.join("run/engine")).await.unwrap()).await });
     let before = connect().unwrap();
-    // As a logout does with the user's runtime directory. The engine may be quicker to make its socket again than we to remove the directory.
+    // As a logout does with the user's runtime directory. The engine may be quicker to make its socket again than we to remove the
+    // directory.
     while std::fs::remove_dir_all(&first).is_err() {}
     while !std::fs::read_link(home.join("run")).unwrap().starts_with(&second) || !home.join("run/engine").exists() {
         std::thread::yield_now();

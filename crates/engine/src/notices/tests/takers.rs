@@ -1,7 +1,7 @@
 //! Concurrent takers, and an engine that dies: `shuttle` explores the orders in which their requests reach the writer.
 //!
-//! The writer is the index's: it takes everything that waits, does it in one transaction, and answers only then. `OUTLAST_SHUTTLE` is the number
-//! of orders to try.
+//! The writer is the index's: it takes everything that waits, does it in one transaction, and answers only then. `OUTLAST_SHUTTLE` is the
+//! number of orders to try.
 
 use super::*;
 use shuttle::rand::{Rng, thread_rng};
@@ -92,7 +92,8 @@ impl World {
         while write().is_none() {}
     }
 
-    /// A client that waited is about to be answered. Returns when that was settled, in the order of all events; none if the engine died first.
+    /// A client that waited is about to be answered. Returns when that was settled, in the order of all events; none if the engine died
+    /// first.
     fn hold(&self) -> Option<u64> {
         if self.ahead.swap(false, SeqCst) {
             return Some(self.ticket());
