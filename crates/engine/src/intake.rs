@@ -118,7 +118,7 @@ impl Intake {
             self.disk.at(move || intake.news_of(&before, &after, &seen)).await.ok().flatten()
         };
         match news {
-            Some(news) if news.is_for_somebody() => {
+            Some(news) if news.may_give_a_notice() => {
                 self.write(vec![UnsavedChange { before: Arc::clone(before), news: Some(news) }]).await;
             }
             // The folder says so already, so no caller has to wait for this.

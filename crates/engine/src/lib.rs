@@ -1,4 +1,4 @@
-//! All processes of one home: the inside of the daemon.
+//! The engine: it supervises all processes of one home, and answers clients.
 //!
 //! One task owns the table of processes; the other tasks ask it. Each running process has a supervising task that is connected to its
 //! keeper and reads its folder when there is news. A request is on disk in the index before its command may run. What happens is in the

@@ -86,7 +86,7 @@ impl ProcessChange {
     }
 
     /// Whether it may lead to a notice.
-    pub(crate) fn is_for_somebody(&self) -> bool {
+    pub(crate) fn may_give_a_notice(&self) -> bool {
         self.end.is_some() || !self.matches.is_empty()
     }
 }

@@ -435,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_conversations_and_notices_do_not_run_into_each_other() {
+    fn names_of_sessions_and_notices_do_not_run_into_each_other() {
         let key = |session: &str, name: &str| {
             let event = serde_json::json!({"type": "custom"}).as_object().unwrap().clone();
             let owner = Owner { session: Some(session.into()), ..Owner::default() };

@@ -72,7 +72,7 @@ async fn case_11_too_many_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_of_the_engine_harms_nobody() {
+async fn a_restart_of_the_engine_harms_no_process() {
     let mut world = World::new().await;
     let ends_meanwhile = world.sh("sleep 0.3; echo done; exit 7").await.id();
     let goes_on = world.run(Spec::shell("read x; echo got $x").with_input()).await.session_id;

@@ -178,7 +178,7 @@ impl World {
     }
 
     /// A client that waits has left when the answer comes.
-    fn wait_in_vain(&self) {
+    fn wait_unanswered(&self) {
         self.write_end();
         if self.hold().is_some() {
             let (process, now) = (id(1).to_string(), self.now());
@@ -301,7 +301,7 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
     });
     let waiter = |w: &World| match thread_rng().gen_range(0..3) {
         0 => w.wait(),
-        1 => w.wait_in_vain(),
+        1 => w.wait_unanswered(),
         _ => w.leave(),
     };
     let act = |what: fn(&World)| {
@@ -358,7 +358,7 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
 }
 
 #[test]
-fn whoever_comes_in_which_order_an_end_is_told_once() {
+fn an_end_is_delivered_once_in_any_order_of_takers() {
     let orders = std::env::var("OUTLAST_SHUTTLE").ok().and_then(|n| n.parse().ok()).unwrap_or(500);
     let mut config = Config::new();
     // SQLite and JSON need more than a small stack.
