@@ -1,7 +1,7 @@
 //! Barriers: a session waits for an event, and gets a notice when it happens.
 //!
-//! A barrier is on disk before a client waits for it. While the engine runs, a task waits for its event; the next engine resumes that. When it
-//! opens, a notice is written in the same transaction. A client that is waiting then gets it as its answer instead.
+//! A barrier is on disk before a client waits for it. While the engine runs, a task waits for its event; the next engine resumes that. When
+//! it opens, a notice is written in the same transaction. A client that is waiting then gets it as its answer instead.
 
 use crate::closing::{Closing, Shutdown};
 use crate::config::Clock;
@@ -172,8 +172,8 @@ async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
     }
 }
 
-/// Whether a match of a process was reported and its output is still watched, or whether more than `before` were reported: the last of them may
-/// have ended the watching.
+/// Whether a match of a process was reported and its output is still watched, or whether more than `before` were reported: the last of them
+/// may have ended the watching.
 pub(crate) async fn has_matched(outbox: &Outbox, facts: &Facts, before: Option<u32>) -> bool {
     if facts.kept.spec.tell.watch.is_empty() {
         return false;

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_version_that_nobody_knows_is_no_connection() {
+    async fn an_unknown_version_is_no_connection() {
         let (_tmp, path) = stand_in(vec![FromKeeper { of: Some(1), say: KeeperReply::Hello { version: 99, program: "9".into() } }]);
         assert!(Link::connect(&path, true).await.is_err());
     }

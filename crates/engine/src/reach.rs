@@ -14,8 +14,8 @@ use outlast_wire::v1::keeper::KeeperReply;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a keeper is retried that holds its lock and does not answer. The limit is a time and not a count, because every new socket of any
-/// keeper leads to another try, and a keeper that was asked to listen again may wait for a busy machine.
+/// How long a keeper is retried that holds its lock and does not answer. The limit is a time and not a count, because every new socket of
+/// any keeper leads to another try, and a keeper that was asked to listen again may wait for a busy machine.
 const REACH_LIMIT: Duration = Duration::from_secs(20);
 /// How long keepers in another PID namespace are retried.
 const ELSEWHERE_LIMIT: Duration = Duration::from_secs(4);

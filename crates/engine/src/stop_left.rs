@@ -61,7 +61,8 @@ pub(crate) async fn stop_left_of_all(
     .await
 }
 
-/// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of which it is a copy.
+/// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of
+/// which it is a copy.
 async fn connect(parts: &Arc<Parts>, view: &ProcessView) -> Option<Link> {
     let dir = view.dir.clone();
     let has_keeper = blocking(move || has_keeper(&dir)).await.unwrap_or(false);

@@ -24,8 +24,8 @@ const MOST: u32 = 1_000;
 const LONGEST_LEASE: u64 = 86_400_000;
 /// The longest event that may be posted, in bytes of JSON.
 const LONGEST_EVENT: usize = 256 << 10;
-/// How deeply the objects and lists of a posted event may be nested. JSON parsers have a bound of their own, often 128 and sometimes lower, and
-/// an answer nests the event deeper.
+/// How deeply the objects and lists of a posted event may be nested. JSON parsers have a bound of their own, often 128 and sometimes lower,
+/// and an answer nests the event deeper.
 const DEEPEST_EVENT: usize = 64;
 /// The longest name or kind.
 const LONGEST_NAME: usize = 256;
@@ -438,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_conversations_and_notices_do_not_run_into_each_other() {
+    fn names_of_sessions_and_notices_do_not_run_into_each_other() {
         let key = |session: &str, name: &str| {
             let event = serde_json::json!({"type": "custom"}).as_object().unwrap().clone();
             let owner = Owner { session: Some(session.into()), ..Owner::default() };

@@ -192,8 +192,8 @@ impl TimeReport {
     }
 }
 
-/// Keeps a follower from reading in a busy loop. A keeper reports output through the live copy of `meta`. An engine that has only the file sees
-/// that output up to a second later, and no descriptor reports when.
+/// Keeps a follower from reading in a busy loop. A keeper reports output through the live copy of `meta`. An engine that has only the file
+/// sees that output up to a second later, and no descriptor reports when.
 #[derive(Debug, Default)]
 struct FollowPace {
     /// The end of the output at the last look.

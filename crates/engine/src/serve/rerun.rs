@@ -97,8 +97,8 @@ fn check_secrets_given(kept: &Kept, command: Option<&Command>) -> Result<(), Err
     }
 }
 
-/// Whether an argument may hold the mask of a secret: `***`, or dots before its last four characters. Dots at the end belong to the command, as
-/// in `./...`.
+/// Whether an argument may hold the mask of a secret: `***`, or dots before its last four characters. Dots at the end belong to the
+/// command, as in `./...`.
 fn holds_mask(word: &str) -> bool {
     word.contains("***") || word.match_indices("...").any(|(at, dots)| word[at + dots.len()..].chars().count() >= 4)
 }

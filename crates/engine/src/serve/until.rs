@@ -15,7 +15,7 @@ use outlast_wire::v1::Error;
 use outlast_wire::v1::notice::{self as v1, BarrierTarget, Barriers};
 use std::sync::Arc;
 
-/// Sets a barrier and, unless told otherwise, answers once it is open.
+/// Sets a barrier and answers once it is open, or at once if `no_wait` is set.
 pub(super) async fn until(asked: &RequestContext, until: BarrierTarget, id: Option<String>, no_wait: bool) {
     let id = match named(id) {
         Ok(id) => id,
@@ -68,8 +68,8 @@ fn is_name(id: &str) -> bool {
     id.strip_prefix("bar_").is_some_and(|hex| hex.len() == 12 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The id and name of the process that is meant. An unknown id counts as ended, because the process may have been removed. An unknown name is a
-/// mistake.
+/// The id and name of the process that is meant. An unknown id counts as ended, because the process may have been removed. An unknown name
+/// is a mistake.
 async fn meant(asked: &RequestContext, given: &str) -> Result<(String, Option<String>), Error> {
     match (asked.resolve(given).await, given.parse()) {
         (Ok(view), _) => Ok((view.id().to_string(), view.facts.kept.spec.name.clone())),
