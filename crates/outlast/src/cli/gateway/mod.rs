@@ -44,7 +44,7 @@ impl GatewayArgs {
 }
 
 /// A way to the gateway that runs, if one does.
-async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
+pub(super) async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
     match Chat::connect(&Connect::to(&ctx.settings.home)).await {
         Ok(chat) => Ok(Some(chat)),
         Err(e) if e.is_not_running() => Ok(None),
