@@ -67,6 +67,11 @@ enum StateFilter {
     Lost,
 }
 
+/// The states that `--state` takes.
+pub(super) fn states() -> Vec<String> {
+    StateFilter::value_variants().iter().filter_map(|state| Some(state.to_possible_value()?.get_name().to_owned())).collect()
+}
+
 impl StateFilter {
     fn takes(self, p: &ProcessInfo) -> bool {
         match self {

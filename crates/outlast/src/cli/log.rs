@@ -38,7 +38,7 @@ pub(crate) struct Log {
     #[arg(skip)]
     ids: Vec<String>,
     /// Show the last N lines; with --since those of what came since. --grep searches among them
-    #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines)]
+    #[arg(long, short = 'n', alias = "tail", value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines)]
     lines: Option<u64>,
     /// Show everything that is kept, also on a terminal
     #[arg(long, conflicts_with_all = ["offset", "limit", "from_byte", "json"])]
