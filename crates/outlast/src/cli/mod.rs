@@ -235,7 +235,11 @@ pub(crate) fn parse(args: Vec<OsString>) -> Invocation {
 /// The command line as the verbs define it, or a mistake in it with a tip.
 fn read(args: &[OsString]) -> Result<Cli, clap::Error> {
     let parsed = help::command_for(args).try_get_matches_from(args).and_then(|mut found| Cli::from_arg_matches_mut(&mut found));
-    parsed.map_err(|e| mistake::explained(e, args))
+    let mut cli = parsed.map_err(|e| mistake::explained(e, args))?;
+    if let Verb::Run(run) = &mut cli.verb {
+        run.find_separator(args);
+    }
+    Ok(cli)
 }
 
 /// Whether the only mistake is that something is missing.
