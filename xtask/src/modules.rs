@@ -16,10 +16,6 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str])] = &[
     ("gateway", "", &["coordinator", "notices", "shutdown", "startup"]),
     ("gateway", "coordinator", &["agent", "ask", "batch", "ended", "follow", "guard", "read"]),
     ("gateway", "rules", &["conversation", "note", "queue", "text", "turn"]),
-    ("outlast", "cli", &["chat", "gateway"]),
-    ("outlast", "cli::install", &["configured", "us"]),
-    ("outlast", "cli::top", &["app", "detail", "view"]),
-    ("outlast", "cli::top", &["feed", "reading"]),
     ("text", "redact", &["assignments", "words"]),
     ("text", "redact", &["header", "pem", "rules", "url"]),
 ];

@@ -39,10 +39,10 @@ const DEGRADED: i32 = 3;
 /// How many dead letters and dropped notices are read.
 const MAX_NOTICES: u32 = 100;
 
-/// The result of one check.
+/// How good the finding of a check is. The order matters: the worst one decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum State {
+enum CheckState {
     Ok,
     /// It works, but a promise is weaker than it could be.
     Degraded,
@@ -50,13 +50,13 @@ enum State {
     Broken,
 }
 
-/// One finding: what it means for which promise, and what to do.
+/// One check: the finding, what it means for which promise, and what to do.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
-    state: State,
+    state: CheckState,
     what: String,
-    /// The promises that are weaker because of it.
+    /// The promises that it weakens.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     promises: &'static [&'static str],
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -67,25 +67,25 @@ struct Check {
 
 impl Check {
     fn ok(name: &'static str, what: impl Into<String>) -> Self {
-        Self { name, state: State::Ok, what: what.into(), promises: &[], means: String::new(), hint: String::new() }
+        Self { name, state: CheckState::Ok, what: what.into(), promises: &[], means: String::new(), hint: String::new() }
     }
     fn degraded(name: &'static str, promises: &'static [&'static str], what: impl Into<String>) -> Self {
-        Self { state: State::Degraded, promises, ..Self::ok(name, what) }
+        Self { state: CheckState::Degraded, promises, ..Self::ok(name, what) }
     }
     fn broken(name: &'static str, what: impl Into<String>) -> Self {
-        Self { state: State::Broken, ..Self::ok(name, what) }
+        Self { state: CheckState::Broken, ..Self::ok(name, what) }
     }
-    /// What it means for the user.
+    /// Adds what it means for the user.
     fn means(self, means: impl Into<String>) -> Self {
         Self { means: means.into(), ..self }
     }
-    /// What to do.
+    /// Adds what to do.
     fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: hint.into(), ..self }
     }
 }
 
-/// What the engine of the home answered.
+/// The answers of the engine of the home.
 pub(super) struct EngineReport {
     status: EngineStatus,
     processes: Vec<ProcessInfo>,
@@ -94,11 +94,11 @@ pub(super) struct EngineReport {
 }
 
 /// The facts from which the checks are made, besides the home itself.
-struct Facts<'a> {
+struct DoctorFacts<'a> {
     place: Surroundings,
     found: &'a Result<EngineReport, Failure>,
     /// Absent with `--quick`.
-    trial: Option<&'a trial::Seen>,
+    trial: Option<&'a trial::TrialReport>,
     /// Ended processes of Outlast that process 1 has not reaped.
     unreaped: usize,
 }
@@ -112,11 +112,11 @@ impl Doctor {
         let trial = if self.quick { None } else { Some(try_promises(ctx).await?) };
         let place = Surroundings::here();
         let unreaped = place::unreaped(&place).await;
-        let facts = Facts { place, found: &found, trial: trial.as_ref(), unreaped };
+        let facts = DoctorFacts { place, found: &found, trial: trial.as_ref(), unreaped };
         let mut checks = examine(ctx, &facts);
         checks.extend(gateway::checks(ctx).await);
         checks.extend(agents::checks(ctx).await);
-        let worst = checks.iter().map(|c| c.state).max().unwrap_or(State::Ok);
+        let worst = checks.iter().map(|c| c.state).max().unwrap_or(CheckState::Ok);
         if ctx.out.json {
             ctx.out.object(&json!({"status": worst, "checks": checks}))?;
         } else {
@@ -124,9 +124,9 @@ impl Doctor {
             ctx.out.line(&summary(&checks, trial.is_some()))?;
         }
         Ok(match worst {
-            State::Ok => 0,
-            State::Degraded => DEGRADED,
-            State::Broken => 1,
+            CheckState::Ok => 0,
+            CheckState::Degraded => DEGRADED,
+            CheckState::Broken => 1,
         })
     }
 }
@@ -143,9 +143,9 @@ pub(super) async fn ask(client: &Client) -> Result<EngineReport, Failure> {
     })
 }
 
-/// The results of the checks that need no trial, as text for a report. No engine is started, and no program is run.
+/// The checks that change nothing, as text for a report. No engine is started, and no program is run.
 pub(super) fn looked_at(ctx: &Context, found: &Result<EngineReport, Failure>) -> String {
-    let facts = Facts { place: Surroundings::here(), found, trial: None, unreaped: 0 };
+    let facts = DoctorFacts { place: Surroundings::here(), found, trial: None, unreaped: 0 };
     let checks = examine(ctx, &facts);
     let mut lines: Vec<String> = checks.iter().flat_map(|check| lines(&Out::plain(None), check)).collect();
     lines.push(summary(&checks, false));
@@ -153,7 +153,7 @@ pub(super) fn looked_at(ctx: &Context, found: &Result<EngineReport, Failure>) ->
 }
 
 /// Runs the trial. A signal ends it early; its scratch home is still removed.
-async fn try_promises(ctx: &Context) -> Result<trial::Seen, Failure> {
+async fn try_promises(ctx: &Context) -> Result<trial::TrialReport, Failure> {
     let mut signals = Vec::new();
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         signals.push(signal(kind)?);
@@ -169,7 +169,7 @@ async fn try_promises(ctx: &Context) -> Result<trial::Seen, Failure> {
     }
 }
 
-fn examine(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
+fn examine(ctx: &Context, facts: &DoctorFacts<'_>) -> Vec<Check> {
     let mut checks = place::checks(facts);
     checks.extend(home::checks(&ctx.settings.home, facts.place.container));
     checks.extend(facts.trial.map(trial::checks).unwrap_or_default());
@@ -206,9 +206,9 @@ fn say(ctx: &Context, check: &Check) -> Result<(), Failure> {
 
 fn lines(out: &Out, check: &Check) -> Vec<String> {
     let (word, tone) = match check.state {
-        State::Ok => ("ok", Tone::Good),
-        State::Degraded => ("degraded", Tone::Busy),
-        State::Broken => ("broken", Tone::Bad),
+        CheckState::Ok => ("ok", Tone::Good),
+        CheckState::Degraded => ("degraded", Tone::Busy),
+        CheckState::Broken => ("broken", Tone::Bad),
     };
     let promises = if check.promises.is_empty() { String::new() } else { format!(" ({})", check.promises.join(", ")) };
     let room = out.width.map_or(usize::MAX, |width| width.saturating_sub(INDENT).max(20));
@@ -228,9 +228,9 @@ fn lines(out: &Out, check: &Check) -> Vec<String> {
 
 /// `nothing is broken, 2 things are degraded`. `is_tried`: whether the trial was run.
 fn summary(checks: &[Check], is_tried: bool) -> String {
-    let count = |state: State| checks.iter().filter(|c| c.state == state).count();
+    let count = |state: CheckState| checks.iter().filter(|c| c.state == state).count();
     let things = |n: usize| if n == 1 { "1 thing is".to_owned() } else { format!("{n} things are") };
-    match (count(State::Broken), count(State::Degraded)) {
+    match (count(CheckState::Broken), count(CheckState::Degraded)) {
         (0, 0) if is_tried => "every promise holds".into(),
         (0, 0) => "no problem found; the promises were not tried (--quick)".into(),
         (0, degraded) => format!("nothing is broken, {} degraded", things(degraded)),
@@ -257,11 +257,11 @@ mod tests {
 
     #[test]
     fn the_summary_counts() {
-        let checks = |states: &[State]| states.iter().map(|s| Check { state: *s, ..Check::ok("x", "y") }).collect::<Vec<_>>();
-        let all = |states: &[State]| summary(&checks(states), true);
-        assert_eq!(summary(&checks(&[State::Ok]), false), "no problem found; the promises were not tried (--quick)");
-        assert_eq!(all(&[State::Ok]), "every promise holds");
-        assert_eq!(all(&[State::Ok, State::Degraded]), "nothing is broken, 1 thing is degraded");
-        assert_eq!(all(&[State::Broken, State::Degraded, State::Degraded]), "1 thing is broken, 2 things are degraded");
+        let checks = |states: &[CheckState]| states.iter().map(|s| Check { state: *s, ..Check::ok("x", "y") }).collect::<Vec<_>>();
+        let all = |states: &[CheckState]| summary(&checks(states), true);
+        assert_eq!(summary(&checks(&[CheckState::Ok]), false), "no problem found; the promises were not tried (--quick)");
+        assert_eq!(all(&[CheckState::Ok]), "every promise holds");
+        assert_eq!(all(&[CheckState::Ok, CheckState::Degraded]), "nothing is broken, 1 thing is degraded");
+        assert_eq!(all(&[CheckState::Broken, CheckState::Degraded, CheckState::Degraded]), "1 thing is broken, 2 things are degraded");
     }
 }

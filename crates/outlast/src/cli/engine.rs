@@ -36,7 +36,7 @@ enum EngineCommand {
     ///
     /// If the configuration file cannot be read, nothing is restarted and the exit code is 1.
     Restart,
-    Install(install::Install),
+    Install(install::EngineInstallArgs),
 }
 
 impl Engine {

@@ -40,7 +40,7 @@ pub(crate) struct Events {
 #[derive(Debug, Subcommand)]
 enum EventsCommand {
     /// Take notices, and settle each with `ack`, `release` or `drop` before its lease ends
-    Next(give::Next),
+    Next(give::EventsNextArgs),
     /// Acknowledge notices: they were delivered
     Ack(Settle),
     /// Release notices: they were not delivered, and the next taker gets them
@@ -57,15 +57,15 @@ enum EventsCommand {
     ///
     /// If the session has polled a process after its end, the notice of that end is left out and stays for `next`.
     /// If the output cannot be written, all notices are released and the exit code is not 0.
-    Drain(give::Drain),
+    Drain(give::EventsDrainArgs),
     /// Show new notices as they come
-    Follow(give::Follow),
+    Follow(give::EventsFollowArgs),
     /// Post a notice to a session
     Post(Post),
     /// List notices, delivered and dropped ones too
-    History(read::History),
+    History(read::EventsHistoryArgs),
     /// List the notices that hooks and webhooks gave up on
-    Dead(read::Dead),
+    Dead(read::EventsDeadArgs),
     /// Deliver notices again
     Replay(ReplayArgs),
     /// Report whether the session of a process has seen its end; if it has, no notice is delivered
@@ -140,7 +140,7 @@ impl Events {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let owner = self.whose.or(ctx.owner());
         let client = ctx.client().await?.with_owner(owner);
-        match self.command.unwrap_or_else(|| EventsCommand::Drain(give::Drain::all())) {
+        match self.command.unwrap_or_else(|| EventsCommand::Drain(give::EventsDrainArgs::all())) {
             EventsCommand::Next(next) => next.perform(ctx, &client).await,
             EventsCommand::Ack(which) => settle(ctx, &client, which, Verdict::Delivered).await,
             EventsCommand::Release(which) => settle(ctx, &client, which, Verdict::Released).await,

@@ -3,7 +3,7 @@
 mod lines;
 mod render;
 
-pub(crate) use lines::{Line, Lines};
+pub(crate) use lines::{Lines, OutputLine};
 pub(crate) use render::{Render, Sgr};
 
 use render::LONGEST_WHOLE;

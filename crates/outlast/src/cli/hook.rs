@@ -1,19 +1,19 @@
 //! `outlast hook`
 
-mod alone;
 mod boundary;
 mod claude;
 mod codex;
 mod hermes;
-mod latest;
+mod newest_waiter;
 mod opencode;
+mod session_lock;
 mod test;
 
 use super::explain::{self, Explained};
 use super::{Context, Failure};
-use alone::Alone;
 use clap::{Args, Subcommand};
 use outlast_tools::{HookInput, LONGEST_HOOK_INPUT, ToTell};
+use session_lock::SessionLock;
 use std::io::Read as _;
 use std::path::Path;
 

@@ -1,29 +1,30 @@
-//! `outlast install`: adds Outlast to a client's configuration, or removes it.
+//! `outlast install`: adds Outlast to the configuration of a client, or removes it.
 //!
-//! The module of a client (`claude.rs` and so on) says what goes into which file; `edit` changes texts, `file` changes files. All texts are prepared before the
-//! first file is changed, so that nothing is changed if one of the files cannot be read.
+//! `claude.rs` and its neighbours name the files of a client and what belongs in each. `edit` changes texts, `file` changes files. All new
+//! texts are made before the first file is written. So if one file cannot be read, none is changed.
 
 mod claude;
 mod codex;
-mod configured;
 pub(crate) mod edit;
 mod file;
 mod hermes;
+mod installed;
 mod kimi;
 mod opencode;
-mod us;
+mod own_command;
 
 use super::out::tame;
 use super::{Context, Failure};
 use crate::config::World;
 use clap::{Args, ValueEnum};
-pub(super) use configured::{Call, Configured, configured};
-use edit::{Trouble, json, toml, yaml};
+use edit::{EditError, json, toml, yaml};
 use file::File;
+pub(super) use installed::{InstalledEntry, installed_entries};
 use outlast_client::code;
+use own_command::OwnCommand;
+pub(super) use own_command::ServerCommand;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use us::Us;
 
 /// Configure an agent's client to use Outlast
 ///
@@ -34,7 +35,7 @@ use us::Us;
 pub(crate) struct Install {
     /// The client
     #[arg(value_enum)]
-    client: Client,
+    client: AgentClient,
     /// Print what would be written, and change nothing
     #[arg(long)]
     print: bool,
@@ -59,9 +60,9 @@ pub(crate) struct Install {
     ask: bool,
 }
 
-/// The clients that are known.
+/// The clients that `outlast install` can configure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Client {
+pub(super) enum AgentClient {
     /// Claude Code
     Claude,
     /// OpenAI Codex
@@ -76,13 +77,13 @@ pub(super) enum Client {
 
 /// The clients that can be configured.
 pub(super) fn client_names() -> Vec<String> {
-    Client::value_variants().iter().filter_map(|client| Some(client.to_possible_value()?.get_name().to_owned())).collect()
+    AgentClient::value_variants().iter().filter_map(|client| Some(client.to_possible_value()?.get_name().to_owned())).collect()
 }
 
-impl Client {
+impl AgentClient {
     const ALL: [Self; 5] = [Self::Claude, Self::Codex, Self::Opencode, Self::Hermes, Self::Kimi];
 
-    /// The name on the command line.
+    /// Its name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -93,7 +94,7 @@ impl Client {
         }
     }
 
-    /// The set of tools if none is named and the client's name over MCP does not decide it.
+    /// The tool profile of a client that gets none from `--profile` and cannot be recognised by its name in MCP.
     fn profile(self) -> Option<&'static str> {
         match self {
             // It calls itself `mcp`.
@@ -102,7 +103,7 @@ impl Client {
         }
     }
 
-    /// The name that its makers use.
+    /// Its product name, for messages.
     fn title(self) -> &'static str {
         match self {
             Self::Claude => "Claude Code",
@@ -113,13 +114,13 @@ impl Client {
         }
     }
 
-    fn targets(self, place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure> {
+    fn targets(self, place: &InstallPlace<'_>, own: &OwnCommand) -> Result<Vec<Target>, Failure> {
         match self {
-            Self::Claude => claude::targets(place, us),
-            Self::Codex => codex::targets(place, us),
-            Self::Opencode => opencode::targets(place, us),
-            Self::Hermes => hermes::targets(place, us),
-            Self::Kimi => kimi::targets(place, us),
+            Self::Claude => claude::targets(place, own),
+            Self::Codex => codex::targets(place, own),
+            Self::Opencode => opencode::targets(place, own),
+            Self::Hermes => hermes::targets(place, own),
+            Self::Kimi => kimi::targets(place, own),
         }
     }
 }
@@ -129,11 +130,11 @@ fn profile(name: &str) -> Result<String, String> {
     if good { Ok(name.to_owned()) } else { Err("a name of letters, digits, - and _".into()) }
 }
 
-/// Where the files of a client are.
+/// Where the files to change are.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct InstallPlace<'a> {
     world: &'a World,
-    /// Our own configuration.
+    /// The configuration file of Outlast.
     config: &'a Path,
     scope: Scope,
 }
@@ -144,8 +145,8 @@ pub(super) enum Scope {
     Project,
 }
 
-impl Place<'_> {
-    /// A directory of the client: the one that its variable names, else one below the user's home.
+impl InstallPlace<'_> {
+    /// A directory of the client: from its variable, else below the user's home.
     fn dir(&self, variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
         let known = self.world.place(variable, below_home);
         known.ok_or_else(|| Failure::refused("no home directory is known", format!("set HOME or {variable}")))
@@ -157,154 +158,155 @@ impl Place<'_> {
     }
 }
 
-/// A file, and the entries that it should contain.
+/// A file, and the entries that it should have.
 struct Target {
     path: PathBuf,
-    wishes: Wishes,
-    /// Whether it is the configuration of Outlast, which engines read when they start.
-    ours: bool,
-    /// Remarks about entries that stay as the user has changed them.
-    stays: Vec<String>,
+    edits: FileEdits,
+    /// Whether it is the configuration of Outlast, which an engine reads when it starts.
+    is_own_config: bool,
+    /// Notes about settings in it that the user changed and that are kept.
+    kept_notes: Vec<String>,
 }
 
 impl Target {
-    fn new(path: PathBuf, wishes: Wishes) -> Self {
-        Self { path, wishes, ours: false, stays: Vec::new() }
+    fn new(path: PathBuf, edits: FileEdits) -> Self {
+        Self { path, edits, is_own_config: false, kept_notes: Vec::new() }
     }
 
-    fn of_ours(self, stays: Vec<String>) -> Self {
-        Self { ours: true, stays, ..self }
+    /// A target in the configuration of Outlast.
+    fn in_own_config(self, kept_notes: Vec<String>) -> Self {
+        Self { is_own_config: true, kept_notes, ..self }
     }
 
-    /// Whether it has an entry of ours; in the configuration of Outlast also one for another client.
-    fn has_something_of_ours(&self, text: &str) -> bool {
+    /// Whether an earlier `outlast install` changed this text. In our own configuration, an entry for any client counts.
+    fn has_own_entries(&self, text: &str) -> bool {
         let wakes = |name: &&str| toml::row(text, "hook", name).is_ok_and(|row| row.is_some());
-        (self.ours && WAKES.iter().any(wakes)) || self.wishes.take(text).is_ok_and(|without| without != text)
+        (self.is_own_config && WAKES.iter().any(wakes)) || self.edits.take(text).is_ok_and(|without| without != text)
     }
 
-    /// A text without our entries; the configuration of Outlast also without those for other clients.
-    fn without_us(&self, text: &str) -> Option<String> {
-        let rows = WAKES.into_iter().filter(|_| self.ours);
-        let rows = rows.map(|name| toml::Wish::Row { list: "hook", name, fields: Vec::new(), usual: Vec::new() });
+    /// A text without our entries. From our own configuration, the entries for all clients are removed.
+    fn without_own_entries(&self, text: &str) -> Option<String> {
+        let rows = WAKES.into_iter().filter(|_| self.is_own_config);
+        let rows = rows.map(|name| toml::TomlEdit::Row { list: "hook", name, fields: Vec::new(), defaults: Vec::new() });
         let text = rows.into_iter().try_fold(text.to_owned(), |text, row| toml::take(&text, &row)).ok()?;
-        self.wishes.take(&text).ok()
+        self.edits.take(&text).ok()
     }
 
-    /// Whether a change loses something other than an old path of our program.
-    fn loses(&self, before: &str, after: &str, us: &Us) -> bool {
-        let rows = WAKES.into_iter().filter(|_| self.ours).filter_map(|name| toml::row(before, "hook", name).ok().flatten());
+    /// Whether a change would lose part of the text. A new path of our own program does not count.
+    fn loses(&self, before: &str, after: &str, own: &OwnCommand) -> bool {
+        let rows = WAKES.into_iter().filter(|_| self.is_own_config).filter_map(|name| toml::row(before, "hook", name).ok().flatten());
         let rows = rows.filter_map(|row| serde_json::to_value(row).ok());
-        let calls = rows.chain(self.wishes.entry(before).ok().flatten()).filter_map(|entry| Call::of(&entry));
+        let calls = rows.chain(self.edits.entry(before).ok().flatten()).filter_map(|entry| ServerCommand::of(&entry));
         let calls = calls.filter(|call| !call.argv[0].is_empty());
-        let moved = calls.fold(before.to_owned(), |text, call| text.replace(&call.argv[0], &us.program));
+        let moved = calls.fold(before.to_owned(), |text, call| text.replace(&call.argv[0], &own.program));
         !is_within(before, after) && !is_within(&moved, after)
     }
 
-    /// A description of the entry called `outlast` that is not ours, if there is one.
-    fn others_entry(&self, file: &File, us: &Us) -> Result<Option<String>, Failure> {
-        let Some(entry) = self.wishes.entry(file.text()).map_err(|e| refusal(self, &e))? else { return Ok(None) };
-        if us.is_ours(&entry) {
+    /// Describes an entry named `outlast` that starts another program, if there is one.
+    fn foreign_entry(&self, file: &File, own: &OwnCommand) -> Result<Option<String>, Failure> {
+        let Some(entry) = self.edits.entry(file.text()).map_err(|e| refusal(self, &e))? else { return Ok(None) };
+        if own.is_ours(&entry) {
             return Ok(None);
         }
-        // Arguments and address are not shown: there may be secrets in them.
-        let program = Call::of(&entry).filter(|_| entry["url"].is_null()).map(|call| tame(&call.argv[0]));
-        Ok(Some(
-            program
-                .map_or_else(|| "one at an address, or one that is called in another way".into(), |program| format!("it calls {program}")),
-        ))
+        // Arguments and address are left out, because they may contain secrets.
+        let program = ServerCommand::of(&entry).filter(|_| entry["url"].is_null()).map(|call| tame(&call.argv[0]));
+        Ok(Some(program.map_or_else(|| "it has an address, or is called in another way".into(), |program| format!("it calls {program}"))))
     }
 }
 
-enum Wishes {
-    Json(Vec<json::Wish>),
-    Toml(Vec<toml::Wish>),
-    Yaml(yaml::Wish),
+enum FileEdits {
+    Json(Vec<json::JsonEdit>),
+    Toml(Vec<toml::TomlEdit>),
+    Yaml(yaml::YamlEdit),
 }
 
-impl Wishes {
-    fn put(&self, text: &str) -> Result<String, Trouble> {
+impl FileEdits {
+    fn put(&self, text: &str) -> Result<String, EditError> {
         match self {
-            Self::Json(all) => all.iter().try_fold(text.to_owned(), |text, wish| json::put(&text, wish)),
-            Self::Toml(all) => all.iter().try_fold(text.to_owned(), |text, wish| toml::put(&text, wish)),
-            Self::Yaml(wish) => yaml::put(text, wish),
+            Self::Json(all) => all.iter().try_fold(text.to_owned(), |text, edit| json::put(&text, edit)),
+            Self::Toml(all) => all.iter().try_fold(text.to_owned(), |text, edit| toml::put(&text, edit)),
+            Self::Yaml(edit) => yaml::put(text, edit),
         }
     }
 
-    /// The last entry is removed first, so that each is removed from the text to which it was added.
-    fn take(&self, text: &str) -> Result<String, Trouble> {
+    /// The edits are undone in reverse order, so that each finds the text that it made.
+    fn take(&self, text: &str) -> Result<String, EditError> {
         match self {
-            Self::Json(all) => all.iter().rev().try_fold(text.to_owned(), |text, wish| json::take(&text, wish)),
-            Self::Toml(all) => all.iter().rev().try_fold(text.to_owned(), |text, wish| toml::take(&text, wish)),
-            Self::Yaml(wish) => yaml::take(text, wish),
+            Self::Json(all) => all.iter().rev().try_fold(text.to_owned(), |text, edit| json::take(&text, edit)),
+            Self::Toml(all) => all.iter().rev().try_fold(text.to_owned(), |text, edit| toml::take(&text, edit)),
+            Self::Yaml(edit) => yaml::take(text, edit),
         }
     }
 
-    /// Only our entries, for a user to read or paste.
+    /// Our entries alone, to be shown or pasted.
     fn alone(&self) -> String {
         self.put("").unwrap_or_default()
     }
 
-    /// A text without entries that the client can read: some cannot read an empty file.
-    fn nothing(&self) -> &'static str {
+    /// A file without settings, in a form that the client can read.
+    fn empty_file(&self) -> &'static str {
         match self {
             Self::Json(_) => "{}\n",
             Self::Toml(_) | Self::Yaml(_) => "",
         }
     }
 
-    /// The entry in a text that says how Outlast is called.
-    fn entry(&self, text: &str) -> Result<Option<Value>, Trouble> {
+    /// The entry of the MCP server `outlast` in a text.
+    fn entry(&self, text: &str) -> Result<Option<Value>, EditError> {
         match self {
             Self::Json(all) => match all.first() {
-                Some(json::Wish::Member { path, .. }) => json::get(text, path),
+                Some(json::JsonEdit::Member { path, .. }) => json::get(text, path),
                 _ => Ok(None),
             },
             Self::Toml(all) => match all.first() {
-                Some(toml::Wish::Table { path, .. }) => Ok(toml::get(text, path)?.and_then(|v| serde_json::to_value(v).ok())),
+                Some(toml::TomlEdit::Table { path, .. }) => Ok(toml::get(text, path)?.and_then(|v| serde_json::to_value(v).ok())),
                 _ => Ok(None),
             },
-            Self::Yaml(wish) => yaml::get(text, wish),
+            Self::Yaml(edit) => yaml::get(text, edit),
         }
     }
 }
 
-/// What is done to a file.
+/// What to do with a file.
 enum Step {
     Nothing,
     Write {
         text: String,
     },
-    /// Nothing else is in it, and it did not exist before.
+    /// Only our entries are in it, and it did not exist before them.
     Remove,
 }
 
 impl Install {
     pub(crate) fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let scope = if self.project { Scope::Project } else { Scope::User };
-        let place = Place { world: &ctx.world, config: &ctx.settings.file, scope };
-        self.makes_sense()?;
+        let place = InstallPlace { world: &ctx.world, config: &ctx.settings.file, scope };
+        self.check_flags()?;
         let profile = self.profile.as_deref().or(self.client.profile());
-        // An undo removes everything, whichever flags it was installed with.
-        let us = Us::of(ctx, profile, self.wake || self.undo, self.ask)?;
-        let targets = self.client.targets(&place, &us)?;
+        // An undo removes the waking hook too, also if it was not asked for with --wake.
+        let own = OwnCommand::of(ctx, profile, self.wake || self.undo, self.ask)?;
+        let targets = self.client.targets(&place, &own)?;
         if self.print {
-            return print(ctx, self.client, &targets, &us);
+            return print(ctx, self.client, &targets, &own);
         }
         let mut notes = Vec::new();
-        // The hook that wakes is shared by the user's files and those of a project.
-        let stays = self.undo && self.is_installed_elsewhere(&place, &us);
+        // The user's files and those of a project share one waking hook.
+        let keeps_waking_hook = self.undo && self.is_installed_elsewhere(&place, &own);
         let mut steps = Vec::new();
         for target in &targets {
             let file = File::read(&target.path)?;
             let step = match self.undo {
-                true if target.ours && stays => {
-                    notes.push(format!("what wakes {} stays: another of its configurations still names us", self.client.title()));
+                true if target.is_own_config && keeps_waking_hook => {
+                    notes.push(format!(
+                        "the hook that wakes {} stays: another of its configurations still has an entry of Outlast",
+                        self.client.title()
+                    ));
                     Step::Nothing
                 }
-                true => undo(target, &file, &us, &mut notes)?,
+                true => undo(target, &file, &own, &mut notes)?,
                 false => {
-                    notes.extend(target.stays.iter().cloned());
-                    install(target, &file, &us)?
+                    notes.extend(target.kept_notes.iter().cloned());
+                    install(target, &file, &own)?
                 }
             };
             if !matches!(step, Step::Nothing) {
@@ -312,14 +314,15 @@ impl Install {
             }
             steps.push((target, file, step));
         }
-        let is_new = |(target, file, _): &(&Target, File, Step)| !target.ours && matches!(target.wishes.entry(file.text()), Ok(None));
-        let allows = self.client == Client::Codex && !self.ask && !self.undo && steps.iter().any(is_new);
+        let is_new =
+            |(target, file, _): &(&Target, File, Step)| !target.is_own_config && matches!(target.edits.entry(file.text()), Ok(None));
+        let allows = self.client == AgentClient::Codex && !self.ask && !self.undo && steps.iter().any(is_new);
         let mut files = Vec::new();
         let mut changed = false;
         for (target, file, step) in steps {
             let missing = target.path.parent().filter(|dir| !dir.exists());
             if !self.undo
-                && !target.ours
+                && !target.is_own_config
                 && let Some(dir) = missing.filter(|_| scope == Scope::User)
             {
                 notes.push(format!(
@@ -338,27 +341,27 @@ impl Install {
             match step {
                 Step::Nothing => {}
                 Step::Write { text } => {
-                    // A file with an entry of ours is not the original. It is copied only if the change would lose something of the user's.
-                    let copied = !self.undo && (!target.has_something_of_ours(file.text()) || target.loses(file.text(), &text, &us));
+                    // A file with our entries is no original worth a copy, unless the change would lose something in it.
+                    let copied = !self.undo && (!target.has_own_entries(file.text()) || target.loses(file.text(), &text, &own));
                     if let Some(kept) = if copied { file.keep()? } else { None } {
                         about["backup"] = json!(kept);
                     }
                     file.write(&text, scope == Scope::User)?;
                     if self.undo {
-                        notes.extend(file.forget_copies(|copy| copy == text || target.without_us(copy).as_ref() == Some(&text))?);
+                        notes.extend(file.forget_copies(|copy| copy == text || target.without_own_entries(copy).as_ref() == Some(&text))?);
                     }
                     changed = true;
                 }
                 Step::Remove => {
                     file.remove()?;
-                    notes.extend(file.forget_copies(|copy| target.without_us(copy).is_some_and(|rest| rest.trim().is_empty()))?);
+                    notes.extend(file.forget_copies(|copy| target.without_own_entries(copy).is_some_and(|rest| rest.trim().is_empty()))?);
                     about["status"] = json!("deleted");
                     changed = true;
                 }
             }
-            if target.ours && about["status"] != "unchanged" && about["status"] != "absent" {
+            if target.is_own_config && about["status"] != "unchanged" && about["status"] != "absent" {
                 notes.push(
-                    "the engine has read its configuration before: `outlast engine restart` has the next one read it, and harms no process"
+                    "a running engine has its configuration already: `outlast engine restart` starts one that reads the change, and processes keep running"
                         .into(),
                 );
             }
@@ -366,7 +369,7 @@ impl Install {
         }
         if allows {
             notes
-                .push("Codex may use our tools without asking, and what they start runs outside of its sandbox: `--ask` has it ask".into());
+                .push("Codex may call our tools without asking, and what they start runs outside its sandbox; with `--ask` it asks".into());
         }
         if changed {
             notes.push(format!("{} reads its configuration when it starts; running sessions do not change", self.client.title()));
@@ -390,29 +393,29 @@ impl Install {
 }
 
 impl Install {
-    /// Refuses a flag that would do nothing, because the user may rely on it.
-    fn makes_sense(&self) -> Result<(), Failure> {
+    /// Refuses a flag that has no effect for this client, so that the user does not rely on it.
+    fn check_flags(&self) -> Result<(), Failure> {
         let title = self.client.title();
-        if self.wake && self.client == Client::Kimi {
-            return Err(Failure::new(code::USAGE, format!("nothing can start a turn in {title} from outside"), "leave --wake out"));
+        if self.wake && self.client == AgentClient::Kimi {
+            return Err(Failure::new(code::USAGE, format!("no hook can start a turn in {title}"), "leave --wake out"));
         }
-        if self.ask && self.client != Client::Codex {
+        if self.ask && self.client != AgentClient::Codex {
             return Err(Failure::new(
                 code::USAGE,
-                format!("{title} asks as it is set to, and is told nothing about that"),
+                format!("--ask has no effect for {title}, which asks as its own settings say"),
                 "leave --ask out",
             ));
         }
         Ok(())
     }
 
-    /// Whether the client's configuration of the other scope names us: the user's, or that of the project here.
-    fn is_installed_elsewhere(&self, here: &Place<'_>, us: &Us) -> bool {
+    /// Whether the client's configuration of the other scope (user or this project) has our entry.
+    fn is_installed_elsewhere(&self, here: &InstallPlace<'_>, own: &OwnCommand) -> bool {
         let scope = if here.scope == Scope::User { Scope::Project } else { Scope::User };
-        let targets = self.client.targets(&Place { scope, ..*here }, us).unwrap_or_default();
-        let here: Vec<PathBuf> = self.client.targets(here, us).unwrap_or_default().into_iter().map(|t| t.path).collect();
+        let targets = self.client.targets(&InstallPlace { scope, ..*here }, own).unwrap_or_default();
+        let here: Vec<PathBuf> = self.client.targets(here, own).unwrap_or_default().into_iter().map(|t| t.path).collect();
         targets.iter().filter(|t| !here.contains(&t.path)).any(|target| {
-            File::read(&target.path).is_ok_and(|file| matches!(target.wishes.entry(file.text()), Ok(Some(entry)) if us.is_ours(&entry)))
+            File::read(&target.path).is_ok_and(|file| matches!(target.edits.entry(file.text()), Ok(Some(entry)) if own.is_ours(&entry)))
         })
     }
 }
@@ -428,60 +431,57 @@ fn sentence(about: &Value) -> String {
         _ => "it has no entry of Outlast",
     };
     match about["backup"].as_str() {
-        Some(kept) => format!("{path}: {what}; as it was before: {kept}"),
+        Some(kept) => format!("{path}: {what}; the file before the change: {kept}"),
         None => format!("{path}: {what}"),
     }
 }
 
-fn install(target: &Target, file: &File, us: &Us) -> Result<Step, Failure> {
-    if let Some(other) = target.others_entry(file, us)? {
+fn install(target: &Target, file: &File, own: &OwnCommand) -> Result<Step, Failure> {
+    if let Some(other) = target.foreign_entry(file, own)? {
         let what = format!("{} has another server of the name outlast: {other}", target.path.display());
         return Err(Failure::refused(
             what,
             "nothing was changed; give that one another name first, or leave it and set the client up by hand",
         ));
     }
-    let text = target.wishes.put(file.text()).map_err(|e| refusal(target, &e))?;
+    let text = target.edits.put(file.text()).map_err(|e| refusal(target, &e))?;
     Ok(if text == file.text() && file.exists() { Step::Nothing } else { Step::Write { text } })
 }
 
-fn undo(target: &Target, file: &File, us: &Us, notes: &mut Vec<String>) -> Result<Step, Failure> {
-    if let Some(other) = target.others_entry(file, us)? {
+fn undo(target: &Target, file: &File, own: &OwnCommand, notes: &mut Vec<String>) -> Result<Step, Failure> {
+    if let Some(other) = target.foreign_entry(file, own)? {
         notes.push(format!("{} has another server of the name outlast, which stays: {other}", target.path.display()));
         return Ok(Step::Nothing);
     }
-    let text = target.wishes.take(file.text()).map_err(|e| refusal(target, &e))?;
+    let text = target.edits.take(file.text()).map_err(|e| refusal(target, &e))?;
     if text == file.text() {
         return Ok(Step::Nothing);
     }
     if !text.trim().is_empty() {
         return Ok(Step::Write { text });
     }
-    // A copy with an entry of ours is not the original: there was no file before.
-    Ok(match file.first_copy()?.filter(|copy| !target.has_something_of_ours(copy)) {
+    // If the first copy has our entries, it was made after them, and there was no file before.
+    Ok(match file.first_copy()?.filter(|copy| !target.has_own_entries(copy)) {
         None => Step::Remove,
         Some(copy) if copy.trim().is_empty() => Step::Write { text },
-        Some(_) => Step::Write { text: target.wishes.nothing().into() },
+        Some(_) => Step::Write { text: target.edits.empty_file().into() },
     })
 }
 
-fn refusal(target: &Target, trouble: &Trouble) -> Failure {
-    let line = trouble.line.map(|n| format!(", line {n}")).unwrap_or_default();
-    let what = format!("{}{line}: {}", target.path.display(), trouble.what);
-    match trouble.malformed {
+fn refusal(target: &Target, error: &EditError) -> Failure {
+    let line = error.line.map(|n| format!(", line {n}")).unwrap_or_default();
+    let what = format!("{}{line}: {}", target.path.display(), error.what);
+    match error.is_malformed {
         true => Failure::refused(what, "correct it, or move it out of the way; nothing was changed"),
-        false => Failure::refused(
-            what,
-            format!("nothing was changed; see to it by hand that this is in it, or no longer is:\n{}", target.wishes.alone()),
-        ),
+        false => Failure::refused(what, format!("nothing was changed; add or remove this by hand:\n{}", target.edits.alone())),
     }
 }
 
-fn print(ctx: &Context, client: Client, targets: &[Target], us: &Us) -> Result<i32, Failure> {
+fn print(ctx: &Context, client: AgentClient, targets: &[Target], own: &OwnCommand) -> Result<i32, Failure> {
     let mut files = Vec::new();
     for target in targets {
         let file = File::read(&target.path)?;
-        let status = match install(target, &file, us) {
+        let status = match install(target, &file, own) {
             Err(e) => format!("cannot be changed: {}", e.error()),
             Ok(Step::Nothing) => "already installed".into(),
             Ok(_) if file.exists() => "would be added".into(),
@@ -491,14 +491,14 @@ fn print(ctx: &Context, client: Client, targets: &[Target], us: &Us) -> Result<i
     }
     if ctx.out.json {
         let files: Vec<_> =
-            files.iter().map(|(target, status)| json!({"path": target.path, "status": status, "text": target.wishes.alone()})).collect();
+            files.iter().map(|(target, status)| json!({"path": target.path, "status": status, "text": target.edits.alone()})).collect();
         ctx.out.object(&json!({"status": "ok", "client": client.name(), "files": files}))?;
         return Ok(0);
     }
     for (n, (target, status)) in files.iter().enumerate() {
         let gap = if n == 0 { "" } else { "\n" };
         ctx.out.line(&format!("{gap}# {} ({status})", target.path.display()))?;
-        ctx.out.text(&target.wishes.alone())?;
+        ctx.out.text(&target.edits.alone())?;
     }
     Ok(0)
 }
@@ -510,11 +510,11 @@ fn is_within(text: &str, more: &str) -> bool {
     more.len() >= text.len() && start + end >= text.len()
 }
 
-/// The names of the sinks that wake clients.
+/// The names of the waking hooks of all clients.
 const WAKES: [&str; 3] = [codex::WAKES, opencode::WAKES, hermes::WAKES];
 
-/// The refusal for clients without project configuration.
-fn no_project(client: Client) -> Failure {
+/// Refuses `--project` for a client that has no such files.
+fn no_project(client: AgentClient) -> Failure {
     Failure::new(code::USAGE, format!("{} has no configuration of a project", client.title()), "leave --project out")
 }
 

@@ -1,6 +1,6 @@
 //! The kept output of a process, printed: all of it, or the lines that were asked for. Shared by `log`, `run`, `wait` and `kill`.
 
-use super::follow::{Line, Lines, Render, gap};
+use super::follow::{Lines, OutputLine, Render, gap};
 use super::out::Tone;
 use super::{Context, Failure, times};
 use jiff::tz::TimeZone;
@@ -63,8 +63,8 @@ pub(crate) struct Begin {
     gaps: Vec<Event>,
     /// The remark about lines that are left out.
     left_out: Option<String>,
-    /// The rest of the line in which a range by bytes begins. The engine read the line from its start, so it could mask the secrets in it.
-    rest_of_line: Vec<Line>,
+    /// The rest of the line in which a range by bytes begins. The engine has seen how that line began, and so what is secret in it.
+    rest_of_line: Vec<OutputLine>,
     /// Whether nothing of the output is in the range.
     is_empty: bool,
     /// The last byte of the output, if nothing came since the time that was asked for.
@@ -142,7 +142,7 @@ impl Begin {
             let is_ended = page.output_cut.is_none();
             self.from_byte = page.next_byte;
             if page.next_byte > page.from_byte {
-                self.rest_of_line.push(Line { text: page.output, from_byte: page.from_byte, next_byte: page.next_byte, is_ended });
+                self.rest_of_line.push(OutputLine { text: page.output, from_byte: page.from_byte, next_byte: page.next_byte, is_ended });
             }
             if is_ended || page.at_end {
                 return Ok(());
@@ -376,7 +376,7 @@ impl<'a> Printer<'a> {
         Ok(self.out.flush().await?)
     }
 
-    async fn write(&mut self, lines: &[Line]) -> Result<(), Failure> {
+    async fn write(&mut self, lines: &[OutputLine]) -> Result<(), Failure> {
         for line in lines {
             if self.left == Some(0) {
                 self.is_cut = true;

@@ -9,7 +9,7 @@ use super::named::{shown, with_ids};
 use super::{Context, Failure, kill, millis, run};
 use clap::Args;
 use outlast_client::{Client, ClientError, Command, EnvVar, Kill, KillAll, ProcessId, ProcessInfo, Reason, Scope, Spec, Status};
-use procfile::{Entry, Procfile};
+use procfile::{Procfile, ProcfileEntry};
 use serde_json::json;
 use std::ffi::OsString;
 use std::pin::pin;
@@ -118,7 +118,7 @@ impl ProcfileGroup<'_> {
         Ok(started)
     }
 
-    async fn start_one(&self, file: &Procfile, entry: &Entry, env: Vec<EnvVar>) -> Result<ProcessInfo, Failure> {
+    async fn start_one(&self, file: &Procfile, entry: &ProcfileEntry, env: Vec<EnvVar>) -> Result<ProcessInfo, Failure> {
         let mut spec = Spec::shell(entry.command.as_str()).named(&entry.name).in_dir(file.dir()).owned_by(self.ctx.owner());
         spec.labels = label::collect(vec![self.label.clone()])?;
         spec.env = env;

@@ -273,7 +273,7 @@ fn what_wakes_stays_while_another_configuration_of_the_client_names_us() {
     p.json(["install", "codex"]);
     p.json(["install", "codex", "--project"]);
     let undone = p.call(["install", "codex", "--project", "--undo"]).good();
-    assert!(undone.err.contains("what wakes Codex stays") && !p.work().join(".codex/config.toml").exists(), "{undone:?}");
+    assert!(undone.err.contains("the hook that wakes Codex stays") && !p.work().join(".codex/config.toml").exists(), "{undone:?}");
     assert_eq!(sinks(), 1);
     p.json(["install", "codex", "--project"]);
     p.json(["install", "codex", "--undo"]);

@@ -1,16 +1,16 @@
-//! What begins with a slash at the prompt.
+//! Commands at the prompt, which begin with a slash.
 
 use super::super::table::cut;
 use outlast_core::nearest;
 
-/// How much of a line that is refused is repeated.
+/// How much of a refused line is quoted.
 const MAX_QUOTED_WIDTH: usize = 40;
 
 /// One of our commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlashCommand {
     New,
-    /// What is suspended or interrupted, or an earlier generation by its number.
+    /// Resume what is suspended or interrupted, or an earlier generation by its number.
     Resume(Option<u64>),
     Stop,
     Status,
@@ -20,7 +20,7 @@ pub(super) enum SlashCommand {
     Quit,
 }
 
-/// Each with its name and what it does.
+/// All commands, with name and description.
 pub(super) const ALL: [(SlashCommand, &str, &str); 8] = [
     (SlashCommand::New, "/new", "start a new generation of this conversation: the agent forgets what was said"),
     (
@@ -36,17 +36,18 @@ pub(super) const ALL: [(SlashCommand, &str, &str); 8] = [
     (SlashCommand::Quit, "/quit", "leave, like Ctrl-D; the agent keeps writing its reply"),
 ];
 
-/// What a line at the prompt is.
+/// The meaning of a line at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Entered {
     Nothing,
     Command(SlashCommand),
-    /// It looks like a command and is none, or its arguments are wrong: what to tell the person.
+    /// An unknown command, or one with wrong arguments; with the message for the user.
     Refused(String),
     Words(String),
 }
 
-/// Tells what a line is. Two slashes at its beginning are one slash of a message. A first word with a second slash is a path, and the line is a message.
+/// Parses a line. Two slashes at its start are one slash of a message. If the first word has a second slash, it is a path, and the line is
+/// a message.
 pub(super) fn read(line: &str) -> Entered {
     let text = line.trim();
     if text.is_empty() {
@@ -88,7 +89,7 @@ fn quoted(text: &str) -> String {
     cut(text, MAX_QUOTED_WIDTH)
 }
 
-/// The names that begin as the line does.
+/// The commands that start with this line.
 pub(super) fn complete(line: &str) -> Vec<&'static str> {
     if !line.starts_with('/') {
         return Vec::new();

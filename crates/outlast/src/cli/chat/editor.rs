@@ -1,37 +1,37 @@
-//! The text that is typed at the prompt: keys in, text and cursor out.
+//! The text at the prompt: keys in, text and cursor out.
 
 use super::commands;
 use crate::cli::terminal::Key;
 use unicode_width::UnicodeWidthChar as _;
 
-/// How many texts are remembered.
+/// How many texts the history has.
 const MAX_HISTORY: usize = 200;
-/// How long a text may get. What is pasted beyond that is dropped, with a bell.
+/// The longest text. Pasted text beyond that is dropped, with a bell.
 const MAX_TEXT_BYTES: usize = outlast_client::MAX_WORDS_BYTES;
 
-/// What became of a key.
+/// The effect of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Edited {
     /// The text or the cursor may have changed.
     Changed,
     /// The text was entered, and the prompt is empty again.
     Entered(String),
-    /// There is nothing to do for the key.
+    /// The key has no effect.
     Refused,
-    /// These would complete what is typed.
+    /// Several completions are possible.
     Choices(Vec<&'static str>),
 }
 
-/// A text of one or more lines with a cursor in it, and the texts before.
+/// A text of one or more lines with a cursor, and the history.
 #[derive(Debug, Default)]
 pub(super) struct Editor {
     text: String,
-    /// The byte before which the cursor stands.
+    /// The cursor is before this byte.
     cursor: usize,
     history: Vec<String>,
-    /// Which of the history is shown, and what was typed before it was.
+    /// The index of the shown text in the history, and the text that was typed before.
     recalled: Option<(usize, String)>,
-    /// What was cut last.
+    /// The text that was cut last.
     cut: String,
     is_pasting: bool,
 }
@@ -49,13 +49,13 @@ impl Editor {
         self.text.is_empty()
     }
 
-    /// Drops what was typed.
+    /// Clears the text and returns to the end of the history.
     pub(super) fn clear(&mut self) {
         self.set(String::new());
         self.recalled = None;
     }
 
-    /// Remembers a text that was said before.
+    /// Adds a text to the history.
     pub(super) fn remember(&mut self, text: &str) {
         if text.trim().is_empty() || self.history.last().is_some_and(|last| last == text) {
             return;
@@ -74,7 +74,7 @@ impl Editor {
             Key::Char(c) => return self.insert(c),
             Key::AltEnter => return self.insert('\n'),
             Key::Enter if self.text[..self.cursor].ends_with('\\') && self.cursor == self.text.len() => {
-                // A line that ends in a backslash goes on, as in a shell.
+                // A line that ends in a backslash continues, as in a shell.
                 self.back();
                 return self.insert('\n');
             }
@@ -104,7 +104,7 @@ impl Editor {
         Edited::Changed
     }
 
-    /// What is pasted is text, whatever it would do if it were typed.
+    /// Pasted keys are text, also those that have an effect when they are typed.
     fn pasted(&mut self, key: Key) -> Edited {
         match key {
             Key::PasteEnd => self.is_pasting = false,
@@ -207,7 +207,7 @@ impl Editor {
         }
     }
 
-    /// The beginning of the letter before a place, with the marks that belong to it.
+    /// The start of the letter before a position, with its combining marks.
     fn before(&self, at: usize) -> usize {
         let mut letters = self.text[..at].char_indices().rev();
         letters.find(|(_, c)| c.width() != Some(0)).map_or(0, |(begin, _)| begin)
@@ -237,7 +237,7 @@ impl Editor {
         self.text[self.cursor..].find('\n').map_or(self.text.len(), |at| self.cursor + at)
     }
 
-    /// The same column one line up, in letters.
+    /// The same column one line up, counted in letters.
     fn line_above(&self) -> Option<usize> {
         let begin = self.line_begin();
         let above_end = begin.checked_sub(1)?;
@@ -253,7 +253,7 @@ impl Editor {
     }
 }
 
-/// The byte at which a letter of a line begins, or its end.
+/// The byte at which the given letter of a line starts, or the end of the line.
 fn column(line: &str, letters: usize) -> usize {
     line.char_indices().nth(letters).map_or(line.len(), |(at, _)| at)
 }

@@ -18,11 +18,11 @@ pub(crate) struct ChatExport {
 
 impl ChatExport {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let name = self.name.unwrap_or_else(|| ChatName::usual(ctx));
+        let name = self.name.unwrap_or_else(|| ChatName::default_of(ctx));
         if !has_any(ctx) {
             return Err(no_conversation(&name));
         }
-        // A conversation that is followed is not created by that, but one that is not there has no parts either.
+        // A missing conversation has no parts. This call fails if there is none.
         let shown = read::show(ctx, &name, None).await?.shown;
         let parts = read::parts(ctx, &name).await?;
         if ctx.out.json {
@@ -77,8 +77,8 @@ pub(super) fn markdown(shown: &Shown, parts: &[Part]) -> String {
     text
 }
 
-/// The parts of each turn together, in the order in which the turns were accepted: messages that waited are followed by their replies. A line of no turn stays
-/// behind the part before it; if that is a message that waits, behind what the agent has written so far.
+/// The parts by turn, in the order in which the turns were accepted, so that a message that waited is followed by its reply. A line without
+/// a turn stays after the part before it; if that part is a waiting message, after what the agent has written so far.
 fn by_turn(parts: &[Part]) -> Vec<(Option<u64>, Vec<&Part>)> {
     let last_of: BTreeMap<Option<u64>, u64> = parts.iter().map(|part| (part.turn, part.id)).collect();
     let mut turns: Vec<(Option<u64>, Vec<&Part>)> = Vec::new();
@@ -103,7 +103,7 @@ fn by_turn(parts: &[Part]) -> Vec<(Option<u64>, Vec<&Part>)> {
     turns
 }
 
-/// A line, and what is below it as a block of its own.
+/// The first line as a remark, and the other lines as a block.
 fn remark(text: &str) -> String {
     match text.split_once('\n') {
         Some((line, rest)) => format!("*{line}*\n\n{}", rest.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")),

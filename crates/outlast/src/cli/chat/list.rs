@@ -54,7 +54,7 @@ pub(super) fn lines(all: &[ConversationInfo], now: Time, out: &Out) -> Vec<Strin
     if rows.is_empty() { Vec::new() } else { lay_out(COLUMNS, &rows, out) }
 }
 
-/// Where a conversation stands, in words.
+/// The state of a conversation, in words.
 pub(super) fn standing(standing: &Standing) -> (&str, Tone) {
     match standing {
         Standing::Active => ("active", Tone::Good),

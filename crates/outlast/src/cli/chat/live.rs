@@ -1,40 +1,40 @@
-//! The lower end of the terminal: what is not finished, and the prompt. Everything above it is written once and belongs to the terminal.
+//! The lower end of the terminal: unfinished lines and the prompt. Everything above is written once and then left to the terminal.
 
 use super::editor::Editor;
-use super::markdown::{Paint, Span, Style, StyledLine};
+use super::markdown::{ChatPaint, Span, StyledLine, TextStyle};
 use super::wrap::{finished_rows, live_rows};
 use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// What stands before the text that is typed.
+/// The prompt before the typed text.
 const PROMPT: &str = "› ";
-/// At most this many rows are drawn below what is finished; the rest of a long text is left out at its beginning.
+/// The most rows below the finished lines. Of a longer text, the start is left out.
 const MAX_LIVE_ROWS: usize = 12;
 
-/// The rows that are drawn now.
+/// The rows on the terminal that are drawn again and again.
 #[derive(Debug, Default)]
 pub(super) struct LiveArea {
-    /// Of each row, how wide it is.
+    /// The width of each row.
     widths: Vec<usize>,
-    /// In which row the cursor stands.
+    /// The row of the cursor.
     cursor_row: usize,
 }
 
-/// What is to be drawn.
+/// The rows to draw.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) rows: Vec<StyledLine>,
-    /// Row and column.
+    /// The row and column of the cursor.
     pub(super) cursor: (usize, usize),
 }
 
 impl Frame {
-    /// The rows for a terminal of this width: unfinished lines, a status, and the prompt with what is typed.
+    /// The rows for a terminal of this width: unfinished lines, a status, and the prompt with the typed text.
     pub(super) fn new(above: &[StyledLine], editor: &Editor, columns: usize) -> Self {
         let room = room(columns);
         let mut rows: Vec<StyledLine> = above.iter().flat_map(|line| live_rows(line, room)).collect();
         let (typed, (row, column)) = prompt(editor, room);
-        // Of a long text those rows are left in which the cursor is.
+        // Of a long text, the rows around the cursor are kept.
         let first = (row + 1).saturating_sub(MAX_LIVE_ROWS);
         let typed: Vec<_> = typed.into_iter().skip(first).take(MAX_LIVE_ROWS).collect();
         rows.drain(..rows.len().saturating_sub(MAX_LIVE_ROWS));
@@ -45,16 +45,16 @@ impl Frame {
 }
 
 impl LiveArea {
-    /// Writes finished lines, and draws the rest anew below them.
+    /// Writes finished lines, and draws the frame below them.
     pub(super) fn draw(
         &mut self,
         out: &mut impl Write,
         finished: &[StyledLine],
         frame: &Frame,
-        paint: Paint,
+        paint: ChatPaint,
         columns: usize,
     ) -> io::Result<()> {
-        // One write, so that the terminal never shows half of it.
+        // One write, so that the terminal never shows a part of it.
         let mut text = self.erasure(columns);
         text += &lines_above(finished, paint, columns);
         for (n, row) in frame.rows.iter().enumerate() {
@@ -75,7 +75,7 @@ impl LiveArea {
         out.flush()
     }
 
-    /// Removes what is drawn, so that the terminal can be given back.
+    /// Removes the drawn rows, so that the terminal can be restored.
     pub(super) fn remove(&mut self, out: &mut impl Write, columns: usize) -> io::Result<()> {
         let text = self.erasure(columns);
         *self = Self::default();
@@ -83,7 +83,7 @@ impl LiveArea {
         out.flush()
     }
 
-    /// What moves to the first row and clears everything from there on. A terminal that became narrower has broken rows into several.
+    /// The sequence that moves to the first row and clears everything from there on. A terminal that became narrower has wrapped rows.
     fn erasure(&self, columns: usize) -> String {
         let rows_of = |width: &usize| width.saturating_sub(1) / columns.max(1) + 1;
         let up: usize = self.widths.iter().take(self.cursor_row).map(rows_of).sum();
@@ -91,7 +91,8 @@ impl LiveArea {
             _ if self.widths.is_empty() => String::new(),
             0 => "\r\x1b[J".into(),
             1 => "\r\x1b[J\x1b[1A\x1b[2K".into(),
-            // The first row is cleared by itself: tmux keeps a screen that is cleared from its first row on, so each drawing would stay in its history.
+            // The first row is cleared by itself: tmux saves a screen that is cleared from its first row on, so each drawing would stay in
+            // its history.
             _ => format!("\x1b[{}A\r\x1b[J\x1b[1A\x1b[2K", up - 1),
         }
     }
@@ -101,26 +102,26 @@ fn width(line: &StyledLine) -> usize {
     line.spans.iter().map(|span| span.text.width()).sum()
 }
 
-/// How many columns of a terminal are used: a full last column would begin another row on some terminals.
+/// The columns that are used: on some terminals, text in the last column starts another row.
 pub(super) fn room(columns: usize) -> usize {
     columns.saturating_sub(1).max(PROMPT.width() + 2)
 }
 
-/// Finished lines as they are written above the rest.
-pub(super) fn lines_above(finished: &[StyledLine], paint: Paint, columns: usize) -> String {
+/// Finished lines, as they are written above the frame.
+pub(super) fn lines_above(finished: &[StyledLine], paint: ChatPaint, columns: usize) -> String {
     finished.iter().flat_map(|line| finished_rows(line, room(columns))).map(|row| row.paint(paint) + "\r\n").collect()
 }
 
-fn push(rows: &mut [StyledLine], style: Style, text: String) {
+fn push(rows: &mut [StyledLine], style: TextStyle, text: String) {
     if let Some(row) = rows.last_mut().filter(|_| !text.is_empty()) {
         row.spans.push(Span { style, text });
     }
 }
 
-/// The prompt with what is typed, and where the cursor is in it.
+/// The prompt with the typed text, and the position of the cursor in it.
 fn prompt(editor: &Editor, room: usize) -> (Vec<StyledLine>, (usize, usize)) {
     let begin = PROMPT.width();
-    let mut rows = vec![StyledLine::of(Style::Person, PROMPT)];
+    let mut rows = vec![StyledLine::of(TextStyle::Person, PROMPT)];
     let (mut used, mut cursor) = (begin, None);
     let mut piece = String::new();
     for (at, c) in editor.text().char_indices() {
@@ -129,8 +130,8 @@ fn prompt(editor: &Editor, room: usize) -> (Vec<StyledLine>, (usize, usize)) {
             if at == editor.cursor() && c == '\n' {
                 cursor = Some((rows.len() - 1, used));
             }
-            push(&mut rows, Style::Plain, std::mem::take(&mut piece));
-            rows.push(StyledLine::of(Style::Plain, "  "));
+            push(&mut rows, TextStyle::Plain, std::mem::take(&mut piece));
+            rows.push(StyledLine::of(TextStyle::Plain, "  "));
             used = begin;
             if c == '\n' {
                 continue;
@@ -146,7 +147,7 @@ fn prompt(editor: &Editor, room: usize) -> (Vec<StyledLine>, (usize, usize)) {
         });
         used += wide;
     }
-    push(&mut rows, Style::Plain, piece);
+    push(&mut rows, TextStyle::Plain, piece);
     let end = (rows.len() - 1, used);
     (rows, cursor.unwrap_or(end))
 }
@@ -165,12 +166,12 @@ mod tests {
     }
 
     fn shown(frame: &Frame) -> Vec<String> {
-        frame.rows.iter().map(|row| row.paint(Paint::Plain)).collect()
+        frame.rows.iter().map(|row| row.paint(ChatPaint::Plain)).collect()
     }
 
     #[test]
     fn a_long_text_takes_several_rows() {
-        let frame = Frame::new(&[StyledLine::of(Style::Bold, "abcdefghijkl")], &typed("one two three", &[Key::Left]), 11);
+        let frame = Frame::new(&[StyledLine::of(TextStyle::Bold, "abcdefghijkl")], &typed("one two three", &[Key::Left]), 11);
         assert_eq!(shown(&frame), ["abcdefghij", "kl", "› one two ", "  three"]);
         assert_eq!(frame.cursor, (3, 6));
         let frame = Frame::new(&[], &typed("a\n日本", &[Key::Left]), 40);
@@ -182,12 +183,12 @@ mod tests {
     #[test]
     fn what_is_drawn_again_begins_where_it_was_drawn() {
         let mut area = LiveArea::default();
-        let frame = Frame::new(&[StyledLine::of(Style::Plain, "work")], &typed("hello", &[]), 40);
+        let frame = Frame::new(&[StyledLine::of(TextStyle::Plain, "work")], &typed("hello", &[]), 40);
         let mut out = Vec::new();
-        area.draw(&mut out, &[StyledLine::of(Style::Bold, "done")], &frame, Paint::Plain, 40).unwrap();
+        area.draw(&mut out, &[StyledLine::of(TextStyle::Bold, "done")], &frame, ChatPaint::Plain, 40).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "done\r\nwork\r\n› hello\r\x1b[7C");
         let mut out = Vec::new();
-        area.draw(&mut out, &[], &Frame::new(&[], &Editor::default(), 40), Paint::Colours, 40).unwrap();
+        area.draw(&mut out, &[], &Frame::new(&[], &Editor::default(), 40), ChatPaint::Colours, 40).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\r\x1b[J\x1b[1A\x1b[2K\x1b[1;35m› \x1b[0m\r\x1b[2C");
         let mut out = Vec::new();
         area.remove(&mut out, 40).unwrap();
@@ -198,8 +199,8 @@ mod tests {
     #[test]
     fn a_screen_is_never_cleared_from_the_first_of_several_rows_on() {
         let mut area = LiveArea::default();
-        let above = ["one", "two", "three"].map(|text| StyledLine::of(Style::Plain, text));
-        area.draw(&mut Vec::new(), &[], &Frame::new(&above, &Editor::default(), 40), Paint::Plain, 40).unwrap();
+        let above = ["one", "two", "three"].map(|text| StyledLine::of(TextStyle::Plain, text));
+        area.draw(&mut Vec::new(), &[], &Frame::new(&above, &Editor::default(), 40), ChatPaint::Plain, 40).unwrap();
         let mut out = Vec::new();
         area.remove(&mut out, 40).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\x1b[2A\r\x1b[J\x1b[1A\x1b[2K");
@@ -210,7 +211,7 @@ mod tests {
         #[test]
         fn rows_fit(text in "[a日\n\t]{0,300}", columns in 1_usize..60, left in 0_usize..40) {
             let editor = typed(&text, &vec![Key::Left; left]);
-            let frame = Frame::new(&[StyledLine::of(Style::Plain, &text.replace('\n', " "))], &editor, columns);
+            let frame = Frame::new(&[StyledLine::of(TextStyle::Plain, &text.replace('\n', " "))], &editor, columns);
             let room = columns.max(PROMPT.width() + 3);
             for row in &frame.rows {
                 prop_assert!(width(row) <= room, "{row:?}");

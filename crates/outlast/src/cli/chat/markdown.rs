@@ -1,14 +1,14 @@
-//! Light markdown, line by line: headings, lists, code, bold. What is not understood stays as it is.
+//! Simple markdown, line by line: headings, lists, code, bold. Everything else stays as it is.
 
 use super::super::out::tame;
 use unicode_width::UnicodeWidthStr as _;
 
-/// What a tab is shown as, so that code keeps its shape.
+/// Replaces a tab, so that code keeps its shape.
 const TAB: &str = "    ";
 
-/// How a piece of a line is meant.
+/// The style of a piece of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum TextStyle {
     Plain,
     Bold,
     Italic,
@@ -18,23 +18,23 @@ pub(super) enum Style {
     Good,
     Bad,
     Busy,
-    /// What a person said.
+    /// A message of the user.
     Person,
 }
 
-/// What a terminal is given beside the text.
+/// Which escape sequences a terminal gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(super) enum ChatPaint {
     /// Nothing.
     #[cfg(test)]
     Plain,
-    /// Bold, dim, italic and underlined text, for a person who wants no colours (`NO_COLOR`).
+    /// Bold, dim, italic and underlined text, without colours (`NO_COLOR`).
     Emphasis,
     Colours,
 }
 
-impl Style {
-    /// What is emphasised without a colour.
+impl TextStyle {
+    /// The code of a style that needs no colour.
     fn emphasis(self) -> Option<&'static str> {
         match self {
             Self::Bold | Self::Person => Some("1"),
@@ -45,33 +45,33 @@ impl Style {
         }
     }
 
-    fn code(self, paint: Paint) -> Option<&'static str> {
+    fn code(self, paint: ChatPaint) -> Option<&'static str> {
         match (paint, self) {
             #[cfg(test)]
-            (Paint::Plain, _) => None,
-            (Paint::Colours, Self::Code) => Some("36"),
-            (Paint::Colours, Self::Good) => Some("32"),
-            (Paint::Colours, Self::Bad) => Some("31"),
-            (Paint::Colours, Self::Busy) => Some("33"),
-            (Paint::Colours, Self::Person) => Some("1;35"),
-            (Paint::Colours | Paint::Emphasis, style) => style.emphasis(),
+            (ChatPaint::Plain, _) => None,
+            (ChatPaint::Colours, Self::Code) => Some("36"),
+            (ChatPaint::Colours, Self::Good) => Some("32"),
+            (ChatPaint::Colours, Self::Bad) => Some("31"),
+            (ChatPaint::Colours, Self::Busy) => Some("33"),
+            (ChatPaint::Colours, Self::Person) => Some("1;35"),
+            (ChatPaint::Colours | ChatPaint::Emphasis, style) => style.emphasis(),
         }
     }
 }
 
-/// A piece of a line. Its text has nothing in it that could disturb a terminal.
+/// A piece of a line. Its text has no control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
-    pub(super) style: Style,
+    pub(super) style: TextStyle,
     pub(super) text: String,
 }
 
-/// What becomes of a line that is too long for the terminal.
+/// How a line that is too long for the terminal is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     /// It is wrapped at words. Later rows are indented by this many columns.
     Words { hang: usize },
-    /// It is left to the terminal, as a line of code is: copied from there, it is still one line.
+    /// It is not wrapped here, such as a line of code. Copied from the terminal, it is still one line.
     Whole,
 }
 
@@ -90,12 +90,12 @@ pub(super) struct StyledLine {
 
 impl StyledLine {
     /// A line in one style.
-    pub(super) fn of(style: Style, text: &str) -> Self {
+    pub(super) fn of(style: TextStyle, text: &str) -> Self {
         Self::default().and(style, text)
     }
 
-    /// The same, with more behind it.
-    pub(super) fn and(mut self, style: Style, text: &str) -> Self {
+    /// The same line with more text.
+    pub(super) fn and(mut self, style: TextStyle, text: &str) -> Self {
         if !text.is_empty() {
             self.spans.push(Span { style, text: tame(&text.replace('\t', TAB)) });
         }
@@ -113,7 +113,7 @@ impl StyledLine {
     }
 
     /// The line for a terminal.
-    pub(super) fn paint(&self, paint: Paint) -> String {
+    pub(super) fn paint(&self, paint: ChatPaint) -> String {
         let painted = |span: &Span| match span.style.code(paint) {
             Some(code) => format!("\x1b[{code}m{}\x1b[0m", span.text),
             None => span.text.clone(),
@@ -122,10 +122,10 @@ impl StyledLine {
     }
 }
 
-/// What is known of the lines before.
+/// The state after the lines before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Markdown {
-    /// What ends the block of code that is open.
+    /// The fence that ends the open block of code.
     fence: Option<String>,
 }
 
@@ -136,28 +136,28 @@ impl Markdown {
         if let Some(fence) = &self.fence {
             if body.starts_with(fence.as_str()) && body.trim_end().chars().all(|c| fence.starts_with(c)) {
                 self.fence = None;
-                return StyledLine::of(Style::Quiet, line).whole();
+                return StyledLine::of(TextStyle::Quiet, line).whole();
             }
-            return StyledLine::of(Style::Code, line).whole();
+            return StyledLine::of(TextStyle::Code, line).whole();
         }
         if let Some(mark) = ['`', '~'].into_iter().find(|mark| body.chars().take_while(|c| c == mark).count() >= 3) {
             self.fence = Some(body.chars().take_while(|c| *c == mark).collect());
-            return StyledLine::of(Style::Quiet, line).whole();
+            return StyledLine::of(TextStyle::Quiet, line).whole();
         }
         let indent = &line[..line.len() - body.len()];
         let hang = indent.replace('\t', TAB).width();
         if let Some(text) = heading(body) {
-            return StyledLine::of(Style::Heading, text);
+            return StyledLine::of(TextStyle::Heading, text);
         }
         if let Some(text) = body.strip_prefix("> ") {
-            return StyledLine::of(Style::Quiet, &format!("{indent}│ {text}")).hanging(hang + "│ ".width());
+            return StyledLine::of(TextStyle::Quiet, &format!("{indent}│ {text}")).hanging(hang + "│ ".width());
         }
         for mark in ["- ", "* ", "+ "] {
             if let Some(text) = body.strip_prefix(mark) {
-                return spans(StyledLine::of(Style::Plain, &format!("{indent}• ")), text).hanging(hang + "• ".width());
+                return spans(StyledLine::of(TextStyle::Plain, &format!("{indent}• ")), text).hanging(hang + "• ".width());
             }
         }
-        spans(StyledLine::of(Style::Plain, indent), body).hanging(hang + number_width(body))
+        spans(StyledLine::of(TextStyle::Plain, indent), body).hanging(hang + number_width(body))
     }
 }
 
@@ -167,7 +167,7 @@ fn heading(body: &str) -> Option<&str> {
     (1..=6).contains(&hashes).then(|| text.trim_end_matches('#').trim())
 }
 
-/// How wide the number of an item of a list is, with what stands behind it: `12. ` is 4 wide.
+/// The width of the number of a list item, with its punctuation: `12. ` is 4 wide.
 fn number_width(body: &str) -> usize {
     let digits = body.chars().take_while(char::is_ascii_digit).count();
     let is_item = digits > 0 && [". ", ") "].iter().any(|mark| body[digits..].starts_with(mark));
@@ -175,25 +175,24 @@ fn number_width(body: &str) -> usize {
 }
 
 /// The marks inside a line, longest first.
-const MARKS: [(&str, Style); 4] = [("`", Style::Code), ("**", Style::Bold), ("__", Style::Bold), ("*", Style::Italic)];
+const MARKS: [(&str, TextStyle); 4] = [("`", TextStyle::Code), ("**", TextStyle::Bold), ("__", TextStyle::Bold), ("*", TextStyle::Italic)];
 
 fn spans(mut out: StyledLine, text: &str) -> StyledLine {
     let (mut plain, mut rest) = (0, 0);
     while let Some(next) = text[rest..].find(['`', '*', '_']).map(|at| rest + at) {
         match MARKS.iter().find_map(|(mark, style)| marked(text, next, mark).map(|inner| (mark, *style, inner))) {
             Some((mark, style, inner)) => {
-                out = out.and(Style::Plain, &text[plain..next]).and(style, inner);
+                out = out.and(TextStyle::Plain, &text[plain..next]).and(style, inner);
                 rest = next + inner.len() + 2 * mark.len();
                 plain = rest;
             }
             None => rest = next + 1,
         }
     }
-    out.and(Style::Plain, &text[plain..])
+    out.and(TextStyle::Plain, &text[plain..])
 }
 
-/// What stands between two marks, if both are there and hold something. Words with a mark inside, as in `a*b*c` or `snake__case`, are left
-/// alone.
+/// The text between two marks. None if a mark is missing, or inside a word, as in `a*b*c` or `snake__case`.
 fn marked<'a>(text: &'a str, at: usize, mark: &str) -> Option<&'a str> {
     let inner = text[at..].strip_prefix(mark)?;
     let end = inner.find(mark)?;
@@ -217,7 +216,7 @@ mod tests {
     fn shown(text: &str) -> String {
         let mut markdown = Markdown::default();
         let line = |line: StyledLine| {
-            let span = |s: &Span| if s.style == Style::Plain { s.text.clone() } else { format!("<{:?} {}>", s.style, s.text) };
+            let span = |s: &Span| if s.style == TextStyle::Plain { s.text.clone() } else { format!("<{:?} {}>", s.style, s.text) };
             line.spans.iter().map(span).collect::<String>()
         };
         text.lines().map(|l| line(markdown.line(l))).collect::<Vec<_>>().join("\n")
@@ -242,17 +241,17 @@ mod tests {
     #[test]
     fn nothing_disturbs_the_terminal() {
         assert_eq!(shown("\x1b[2J **a\x07b**"), "\u{fffd}[2J <Bold a\u{fffd}b>");
-        assert_eq!(Markdown::default().line("**a** `b`").paint(Paint::Plain), "a b");
+        assert_eq!(Markdown::default().line("**a** `b`").paint(ChatPaint::Plain), "a b");
     }
 
     #[test]
     fn without_colours_bold_dim_and_underlined_text_stay() {
         let line = |text: &str, paint| Markdown::default().line(text).paint(paint);
-        assert_eq!(line("**a** `b`", Paint::Colours), "\x1b[1ma\x1b[0m \x1b[36mb\x1b[0m");
-        assert_eq!(line("**a** `b` *c*", Paint::Emphasis), "\x1b[1ma\x1b[0m b \x1b[3mc\x1b[0m");
-        assert_eq!(line("# a", Paint::Emphasis), "\x1b[1;4ma\x1b[0m");
-        assert_eq!(line("> a", Paint::Emphasis), "\x1b[2m│ a\x1b[0m");
-        assert_eq!(StyledLine::of(Style::Person, "a").and(Style::Bad, "b").paint(Paint::Emphasis), "\x1b[1ma\x1b[0mb");
+        assert_eq!(line("**a** `b`", ChatPaint::Colours), "\x1b[1ma\x1b[0m \x1b[36mb\x1b[0m");
+        assert_eq!(line("**a** `b` *c*", ChatPaint::Emphasis), "\x1b[1ma\x1b[0m b \x1b[3mc\x1b[0m");
+        assert_eq!(line("# a", ChatPaint::Emphasis), "\x1b[1;4ma\x1b[0m");
+        assert_eq!(line("> a", ChatPaint::Emphasis), "\x1b[2m│ a\x1b[0m");
+        assert_eq!(StyledLine::of(TextStyle::Person, "a").and(TextStyle::Bad, "b").paint(ChatPaint::Emphasis), "\x1b[1ma\x1b[0mb");
     }
 
     proptest! {
@@ -260,7 +259,7 @@ mod tests {
         #[test]
         fn any_text_is_shown(text in "[a `*_#>~日-]{0,40}") {
             let mut markdown = Markdown::default();
-            let plain = markdown.line(&text).paint(Paint::Plain);
+            let plain = markdown.line(&text).paint(ChatPaint::Plain);
             let letters = |s: &str| s.chars().filter(|c| *c == 'a' || *c == '日').count();
             prop_assert_eq!(letters(&plain), letters(&text));
         }

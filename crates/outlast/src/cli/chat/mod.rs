@@ -1,10 +1,8 @@
 //! `outlast chat`
 //!
-//! [`view`] is what a terminal shows, changed by events alone; [`editor`] is the line that is typed; [`open`] has the terminal and the
-//! connection.
+//! [`view`] is what a terminal shows, changed only by events; [`editor`] is the typed text; [`open`] has the terminal and the connection.
 
 mod commands;
-mod courier;
 mod editor;
 mod export;
 mod list;
@@ -13,18 +11,19 @@ mod markdown;
 mod open;
 mod piped;
 mod read;
+mod requests;
 mod send;
 mod show;
 mod view;
 mod wrap;
 
 use super::conversation::{LOCAL_KEY_PREFIX, name_of};
+use super::gateway::not_installed;
 use super::progress::{self, About};
 use super::{Context, Failure};
 use clap::{Args, Subcommand};
 use outlast_client::{AgentChoice, Chat, ClientError, Connect, ConversationInfo, Peer, Setup, code};
 use outlast_core::nearest;
-use std::path::Path;
 
 /// Talk to an agent in a conversation that survives restarts
 ///
@@ -40,7 +39,7 @@ use std::path::Path;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ChatArgs {
     #[command(flatten)]
-    open: open::Open,
+    open: open::ChatOpen,
     #[command(subcommand)]
     verb: Option<ChatVerb>,
 }
@@ -64,13 +63,13 @@ impl ChatArgs {
         }
     }
 
-    /// Whether a person is at a terminal, which has to be restored at the end.
+    /// Whether it is interactive, so that the terminal has to be restored at the end.
     pub(crate) fn is_open(&self) -> bool {
         self.verb.is_none()
     }
 }
 
-/// Who answers.
+/// The agent that answers.
 #[derive(Debug, Args)]
 struct AgentArgs {
     /// The agent that answers from now on: codex, opencode, kimi, hermes, gemini or qwen, or one from the configuration
@@ -96,13 +95,13 @@ impl AgentArgs {
     }
 }
 
-/// The longest name of a conversation, as the gateway has it.
+/// The longest name of a conversation. The gateway has the same limit.
 const MAX_NAME_LEN: usize = 64;
 
-/// What `outlast chat` takes in place of a name.
+/// The subcommands, which cannot be names.
 const VERBS: [&str; 6] = ["list", "ls", "show", "send", "export", "help"];
 
-/// Which conversation: a name of ours, or the key of any.
+/// A conversation, given by its name or its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ChatName {
     key: String,
@@ -129,24 +128,24 @@ impl std::str::FromStr for ChatName {
 }
 
 impl ChatName {
-    /// The conversation that is looked at if none is named: in what an agent runs that is its own.
-    fn usual(ctx: &Context) -> Self {
+    /// The conversation if none is named: in a command of an agent its own, else `main`.
+    fn default_of(ctx: &Context) -> Self {
         Self::of_session(ctx.owner().session.as_deref())
     }
 
-    /// A session that is no key of a conversation is another program's.
+    /// A session that is not the key of a conversation belongs to another program.
     fn of_session(session: Option<&str>) -> Self {
         let own = session.filter(|key| key.starts_with("agent:")).and_then(|key| key.parse().ok());
         own.unwrap_or_else(|| Self { key: format!("{LOCAL_KEY_PREFIX}main") })
     }
 
-    /// As a person calls it.
+    /// Its name for the user.
     fn short(&self) -> &str {
         name_of(&self.key)
     }
 }
 
-/// A way to the gateway, which is started if none runs.
+/// Connects to the gateway, and starts it if none runs.
 async fn connect(ctx: &Context) -> Result<Chat, Failure> {
     let to = Connect::to(&ctx.settings.home).speaking_for(ctx.owner());
     let to = match ctx.world.gateway() {
@@ -159,17 +158,7 @@ async fn connect(ctx: &Context) -> Result<Chat, Failure> {
     }
 }
 
-/// What to say where no gateway runs and none can be started.
-pub(super) fn not_installed(program: &Path) -> Failure {
-    let beside = program.parent().unwrap_or(program).display();
-    Failure::new(
-        code::GATEWAY_CANNOT_START,
-        format!("conversations need the program outlast-gateway, which is not in {beside}"),
-        "install it beside `outlast`: release archives have both, and `cargo build --release` makes both",
-    )
-}
-
-/// Whether there was ever a conversation in this home. If not, there is nothing to read.
+/// Whether this home ever had a conversation. If not, there is nothing to read.
 fn has_any(ctx: &Context) -> bool {
     ctx.settings.home.join("gateway.db").exists() || ctx.settings.home.join("run/gateway").exists()
 }
@@ -178,7 +167,7 @@ fn no_conversation(name: &ChatName) -> Failure {
     no_conversation_but(name, &[])
 }
 
-/// The same, with the name that was probably meant.
+/// The same, with a suggestion for a mistyped name.
 fn no_conversation_but(name: &ChatName, there_are: &[ConversationInfo]) -> Failure {
     let near = nearest(name.short(), there_are.iter().map(|one| one.name.as_str()));
     let near = near.first().map(|near| format!("did you mean {near}? ")).unwrap_or_default();
@@ -191,7 +180,7 @@ fn failed(name: &ChatName, error: ClientError) -> Failure {
     if error.code() == code::NO_CONVERSATION { no_conversation(name) } else { error.into() }
 }
 
-/// Whether the gateway cannot be reached, which may pass, in contrast to what it refuses.
+/// Whether the gateway cannot be reached at the moment. A refusal, in contrast, does not pass.
 fn is_passing(error: &ClientError) -> bool {
     match error {
         ClientError::Unavailable { .. } => true,

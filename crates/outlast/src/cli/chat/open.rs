@@ -1,4 +1,4 @@
-//! `outlast chat [NAME]`: a person at a terminal.
+//! `outlast chat [NAME]`: the interactive conversation.
 
 use super::super::gateway::check_configuration;
 use super::super::out::Out;
@@ -6,11 +6,11 @@ use super::super::table::cut;
 use super::super::terminal::{self, Ends, Key, Keyboard, Keys, Leaving, Parser, REST_OF_KEY, Raw};
 use super::super::times;
 use super::commands::{self, Entered, SlashCommand};
-use super::courier::{ChatNews, ChatWish, Courier};
 use super::editor::{Edited, Editor};
 use super::live::{Frame, LiveArea, lines_above, room};
-use super::markdown::{Paint, Style, StyledLine};
-use super::read::{ChatReader, ShownBy, Source};
+use super::markdown::{ChatPaint, StyledLine, TextStyle};
+use super::read::{ChatReader, ChatSource, ShownConversation};
+use super::requests::{ChatNews, ChatRequest, RequestQueue};
 use super::view::{CONTEXT_PARTS, ChatView};
 use super::{AgentArgs, ChatName, Context, Failure, connect, failed, piped, send, show};
 use crate::config::Colours;
@@ -22,25 +22,25 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// How often what changes with time is drawn again, and how often it is said what was seen.
+/// The interval of redrawing times, and of reporting to the gateway which parts were seen.
 const TICK: Duration = Duration::from_secs(1);
 /// Ctrl-C twice within this time leaves.
 const LEAVE_WINDOW: Duration = Duration::from_secs(2);
-/// A gateway that was away for longer was stopped, or cannot be started.
+/// After this long without a gateway the status line says that none runs.
 const STOPPED_AFTER: Duration = Duration::from_secs(3);
-/// Draws before this time after the last one wait, so that a flood of text does not become a flood of drawing.
+/// The least time between two draws, so that a flood of text does not become a flood of drawing.
 const DRAW_PAUSE: Duration = Duration::from_millis(16);
 
-/// How wide the name of an agent may be in the greeting: a whole shell line would hide what follows it.
+/// The most columns of an agent's name in the greeting: a whole shell line would hide what follows.
 const MAX_GREETED_AGENT_WIDTH: usize = 40;
-/// Where the explanations of `/help` begin.
+/// The column at which the explanations of `/help` start.
 const HELP_COLUMN: usize = 11;
-/// How many events may wait to be shown.
-const MAX_HEARD: usize = 64;
+/// The most events that wait to be shown.
+const MAX_QUEUED_EVENTS: usize = 64;
 
-/// The arguments without a verb.
+/// The arguments without a subcommand.
 #[derive(Debug, Args)]
-pub(super) struct Open {
+pub(super) struct ChatOpen {
     /// The conversation
     #[arg(default_value = "main")]
     name: ChatName,
@@ -48,7 +48,7 @@ pub(super) struct Open {
     agent: AgentArgs,
 }
 
-impl Open {
+impl ChatOpen {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !ctx.world.is_dumb();
         if is_terminal && ctx.out.json {
@@ -64,33 +64,33 @@ impl Open {
             return piped::perform(ctx, &chat, &self.name, &setup).await;
         }
         let feed = chat.follow(&self.name.key).after(opened.seen_part).with_context(CONTEXT_PARTS + 1).attended();
-        let courier = Courier::new(chat, ChatReader::new(ctx), self.name.clone(), Setup::default().in_dir(&ctx.world.cwd));
-        Person::new(ctx, self.name, &opened, courier).run(feed).await
+        let requests = RequestQueue::new(chat, ChatReader::new(ctx), self.name.clone(), Setup::default().in_dir(&ctx.world.cwd));
+        ChatScreen::new(ctx, self.name, &opened, requests).run(feed).await
     }
 }
 
-/// A person at a terminal, with a conversation.
-struct Person<'a> {
+/// The conversation on a terminal.
+struct ChatScreen<'a> {
     ctx: &'a Context,
     name: ChatName,
     view: ChatView,
     editor: Editor,
-    courier: Courier,
+    requests: RequestQueue,
     area: LiveArea,
-    paint: Paint,
-    /// Lines that are finished and not drawn yet.
+    paint: ChatPaint,
+    /// Finished lines that are not drawn yet.
     finished: Vec<StyledLine>,
-    /// What stands above the prompt until the next key.
+    /// A hint above the prompt, until the next key.
     hint: Option<String>,
     busy_since: Option<Instant>,
     lost_since: Option<Instant>,
-    /// A person stopped the gateway that was lost.
+    /// Whether the lost gateway was stopped by the user.
     is_stopped: bool,
-    /// When Ctrl-C was pressed with nothing to stop.
+    /// The time of a Ctrl-C that had nothing to stop.
     interrupted_at: Option<Instant>,
-    /// The last part that the gateway knows to be seen.
+    /// The last part that was reported to the gateway as seen.
     told_seen: Option<u64>,
-    /// The question that was open when the first letter of the line was typed.
+    /// The question that was open when the user typed the first letter of the line.
     asked_at_first_key: Option<String>,
 }
 
@@ -100,17 +100,17 @@ enum Leave {
     Signal(i32),
 }
 
-impl<'a> Person<'a> {
-    fn new(ctx: &'a Context, name: ChatName, opened: &Opened, courier: Courier) -> Self {
+impl<'a> ChatScreen<'a> {
+    fn new(ctx: &'a Context, name: ChatName, opened: &Opened, requests: RequestQueue) -> Self {
         let view = ChatView::new(name.short(), opened.seen_part, opened.conversation.standing.clone());
-        let mut person = Self {
+        let mut screen = Self {
             ctx,
             name,
             view,
             editor: Editor::default(),
-            courier,
+            requests,
             area: LiveArea::default(),
-            paint: if ctx.world.colours() == Colours::Never { Paint::Emphasis } else { Paint::Colours },
+            paint: if ctx.world.colours() == Colours::Never { ChatPaint::Emphasis } else { ChatPaint::Colours },
             finished: Vec::new(),
             hint: None,
             busy_since: None,
@@ -120,8 +120,8 @@ impl<'a> Person<'a> {
             told_seen: opened.seen_part,
             asked_at_first_key: None,
         };
-        person.greet(opened);
-        person
+        screen.greet(opened);
+        screen
     }
 
     fn greet(&mut self, opened: &Opened) {
@@ -129,24 +129,24 @@ impl<'a> Person<'a> {
         let agent = agent.unwrap_or_default();
         let news = if opened.is_new { ", new" } else { "" };
         let text = format!("{}{news}{agent} · /help shows the commands, Ctrl-D leaves", opened.conversation.name);
-        self.remark(Style::Quiet, &text);
+        self.remark(TextStyle::Quiet, &text);
     }
 
     async fn run(mut self, feed: ChatFeed) -> Result<i32, Failure> {
-        let mut heard = Listening::to(feed);
+        let mut heard = FeedTask::start(feed);
         let raw = Raw::enter()?;
         let paste = Paste::enter()?;
         let left = self.on_terminal(&mut heard).await;
-        // Whatever went wrong, the terminal is given back as it was.
+        // The terminal is restored, also after an error.
         let _gone = self.draw_last();
         drop((paste, raw));
         let left = left?;
         let (is_busy, has_question) = (self.view.is_busy(), self.view.has_question());
         if let Some(part) = self.view.last_part().filter(|part| Some(*part) > self.told_seen) {
-            self.courier.ask(ChatWish::Seen(part));
+            self.requests.ask(ChatRequest::Seen(part));
         }
         let (out, name) = (self.ctx.out, self.name.short().to_owned());
-        if !self.courier.finish().await {
+        if !self.requests.finish().await {
             out.remark("what was said last may not be sent: say it again when you come back");
         }
         match left {
@@ -163,7 +163,7 @@ impl<'a> Person<'a> {
         }
     }
 
-    async fn on_terminal(&mut self, feed: &mut Listening) -> Result<Leave, Failure> {
+    async fn on_terminal(&mut self, feed: &mut FeedTask) -> Result<Leave, Failure> {
         let (mut ends, mut resized) = (Ends::new()?, signal(SignalKind::window_change())?);
         let Keys { mut typed, held: _held, .. } = terminal::keys(Keyboard::Own, Leaving::never())?;
         let mut parser = Parser::default();
@@ -182,14 +182,14 @@ impl<'a> Person<'a> {
                 end = ends.next() => return Ok(Leave::Signal(end.as_raw_value())),
                 bytes = typed.recv() => match bytes {
                     Some(bytes) => keys = parser.push(&bytes),
-                    // Nobody can type any more: the terminal is gone.
+                    // The terminal is gone.
                     None => return Ok(Leave::Signal(SignalKind::hangup().as_raw_value())),
                 },
-                // An escape that is a key and one that begins a sequence are the same byte: only time tells them apart.
+                // The Escape key sends the byte that starts a sequence. Only time tells them apart.
                 () = tokio::time::sleep(REST_OF_KEY), if parser.waits() => keys.extend(parser.finish()),
                 () = tokio::time::sleep(pause), if is_due => continue,
                 heard = feed.next() => self.hear(&heard.map_err(|e| failed(&self.name, e))?),
-                news = self.courier.next() => self.news(news),
+                news = self.requests.next() => self.news(news),
                 _ = resized.recv() => {}
                 _ = tick.tick() => self.tick(),
             }
@@ -215,7 +215,7 @@ impl<'a> Person<'a> {
             }
             Heard::Lost { .. } => {
                 self.lost_since = Some(Instant::now());
-                // It writes that before its connections end.
+                // A gateway that is stopped writes this before it closes its connections.
                 let lock = std::fs::read_to_string(self.ctx.settings.home.join("gateway.lock"));
                 self.is_stopped = lock.is_ok_and(|word| word.trim() == "stopped");
             }
@@ -225,13 +225,13 @@ impl<'a> Person<'a> {
                 self.finished.extend(lines);
             }
             Heard::FellBehind => self.view.fell_behind(),
-            // What a newer client library tells.
+            // Events of a newer client library.
             _ => {}
         }
         self.busy_since = if self.view.is_busy() { self.busy_since.or_else(|| Some(self.began())) } else { None };
     }
 
-    /// When the agent began its reply, which may be before this terminal was opened.
+    /// When the agent started its reply. This may be before the terminal was opened.
     fn began(&self) -> Instant {
         let so_far = self.view.busy_since().map_or(0, |since| times::now().micros().saturating_sub(since.micros()));
         let so_far = Duration::from_micros(u64::try_from(so_far).unwrap_or(0));
@@ -246,15 +246,15 @@ impl<'a> Person<'a> {
             }
             ChatNews::Unsent { message_id, why } => {
                 self.view.unsaid(&message_id);
-                self.remark(Style::Bad, &format!("not sent: {why}"));
+                self.remark(TextStyle::Bad, &format!("not sent: {why}"));
             }
-            ChatNews::Failed(text) => self.output(Style::Bad, &text),
+            ChatNews::Failed(text) => self.output(TextStyle::Bad, &text),
             ChatNews::Status(found) => {
-                let ShownBy { shown, source } = *found;
+                let ShownConversation { shown, source } = *found;
                 let out = plain_out();
-                // The conversation itself stands above: its head and the last turn say where it stands.
+                // The conversation is on the screen already, so the head and the last turn are enough.
                 let mut lines = show::head(&shown, &out);
-                lines.extend((source == Source::Files).then(|| "no gateway runs".to_owned()));
+                lines.extend((source == ChatSource::Files).then(|| "no gateway runs".to_owned()));
                 let waiting = shown.turns.iter().filter(|turn| turn.state == TurnState::Queued).count();
                 let mut told = shown;
                 told.turns = at_work_and_last(told.turns);
@@ -262,11 +262,11 @@ impl<'a> Person<'a> {
                 lines.extend(
                     (waiting > 1).then(|| format!("{waiting} messages or notices wait: `outlast chat show {}`", self.name.short())),
                 );
-                self.output(Style::Quiet, &lines.join("\n"));
+                self.output(TextStyle::Quiet, &lines.join("\n"));
             }
             ChatNews::History(found) => {
                 let text = history(&found.shown, times::now(), &plain_out());
-                self.output(Style::Quiet, &text);
+                self.output(TextStyle::Quiet, &text);
             }
         }
     }
@@ -275,7 +275,7 @@ impl<'a> Person<'a> {
         let news = self.view.last_part().filter(|part| Some(*part) > self.told_seen);
         let is_due = self.view.is_caught_up() && self.lost_since.is_none();
         if let Some(part) = news.filter(|_| is_due)
-            && self.courier.ask(ChatWish::Seen(part))
+            && self.requests.ask(ChatRequest::Seen(part))
         {
             self.told_seen = Some(part);
         }
@@ -290,7 +290,7 @@ impl<'a> Person<'a> {
         match key {
             Key::Ctrl('c') => return self.interrupt(interrupted),
             Key::Ctrl('d') if self.editor.is_empty() => return Some(Leave::Asked),
-            // The screen is the terminal's own: it is cleared, and what is not finished is drawn again.
+            // Clear the screen, and draw the unfinished lines again.
             Key::Ctrl('l') => {
                 let _gone = write!(std::io::stdout(), "\x1b[H\x1b[2J");
                 self.area = LiveArea::default();
@@ -309,7 +309,7 @@ impl<'a> Person<'a> {
         if !self.editor.is_empty() {
             self.editor.clear();
         } else if self.view.can_stop() {
-            self.ask(ChatWish::Stop);
+            self.ask(ChatRequest::Stop);
         } else if before.is_some_and(|at| at.elapsed() < LEAVE_WINDOW) {
             return Some(Leave::Asked);
         } else {
@@ -321,19 +321,19 @@ impl<'a> Person<'a> {
 
     fn enter(&mut self, line: &str) -> Option<Leave> {
         let asked = self.asked_at_first_key.take();
-        if let Some(wish) = self.answer(line, asked.as_deref()) {
-            self.ask(wish);
+        if let Some(request) = self.answer(line, asked.as_deref()) {
+            self.ask(request);
             return None;
         }
         match commands::read(line) {
             Entered::Nothing => {}
             Entered::Words(words) => self.say(&words),
-            Entered::Refused(why) => self.output(Style::Bad, &why),
-            Entered::Command(SlashCommand::New) => self.ask(ChatWish::New),
-            Entered::Command(SlashCommand::Resume(number)) => self.ask(ChatWish::Resume(number)),
-            Entered::Command(SlashCommand::Stop) => self.ask(ChatWish::Stop),
-            Entered::Command(SlashCommand::Status) => self.ask(ChatWish::Status),
-            Entered::Command(SlashCommand::History) => self.ask(ChatWish::History),
+            Entered::Refused(why) => self.output(TextStyle::Bad, &why),
+            Entered::Command(SlashCommand::New) => self.ask(ChatRequest::New),
+            Entered::Command(SlashCommand::Resume(number)) => self.ask(ChatRequest::Resume(number)),
+            Entered::Command(SlashCommand::Stop) => self.ask(ChatRequest::Stop),
+            Entered::Command(SlashCommand::Status) => self.ask(ChatRequest::Status),
+            Entered::Command(SlashCommand::History) => self.ask(ChatRequest::History),
             Entered::Command(SlashCommand::Restart) => self.restart(),
             Entered::Command(SlashCommand::Help) => {
                 let lines = self.view.output(help());
@@ -344,20 +344,21 @@ impl<'a> Person<'a> {
         None
     }
 
-    /// What a line answers: nothing but a key, typed while this question was open. A longer line is a message, and so is one that was begun before.
-    fn answer(&self, line: &str, asked: Option<&str>) -> Option<ChatWish> {
+    /// The answer that a line gives: a single key that was typed while this question was open. A longer line, or one started earlier, is a
+    /// message.
+    fn answer(&self, line: &str, asked: Option<&str>) -> Option<ChatRequest> {
         let mut letters = line.trim().chars();
         let (Some(key), None) = (letters.next(), letters.next()) else { return None };
         let (permission, option) = self.view.answer(key).filter(|(permission, _)| Some(*permission) == asked)?;
-        Some(ChatWish::Allow { permission: permission.into(), option: option.into() })
+        Some(ChatRequest::Allow { permission: permission.into(), option: option.into() })
     }
 
     fn restart(&mut self) {
-        // As it is now, and not as it was when this terminal was opened.
+        // The configuration may have changed since this terminal was opened.
         let settings = self.ctx.world.settings_in(self.ctx.settings.home.clone());
         match check_configuration(&settings) {
-            Ok(()) => self.ask(ChatWish::Restart),
-            Err(failure) => self.remark(Style::Bad, &format!("{}\n  {}", failure.error(), failure.hint())),
+            Ok(()) => self.ask(ChatRequest::Restart),
+            Err(failure) => self.remark(TextStyle::Bad, &format!("{}\n  {}", failure.error(), failure.hint())),
         }
     }
 
@@ -367,25 +368,25 @@ impl<'a> Person<'a> {
             Ok(id) => {
                 let lines = self.view.said(&id, words);
                 self.finished.extend(lines);
-                self.ask(ChatWish::Say { message_id: id, words: words.to_owned() });
+                self.ask(ChatRequest::Say { message_id: id, words: words.to_owned() });
             }
-            Err(failure) => self.remark(Style::Bad, &format!("not sent: {}", failure.error())),
+            Err(failure) => self.remark(TextStyle::Bad, &format!("not sent: {}", failure.error())),
         }
     }
 
-    fn ask(&mut self, wish: ChatWish) {
-        if !self.courier.ask(wish) {
+    fn ask(&mut self, request: ChatRequest) {
+        if !self.requests.ask(request) {
             terminal::ring();
-            self.remark(Style::Bad, "too much waits for the gateway: this was not done");
+            self.remark(TextStyle::Bad, "too much waits for the gateway: this was not done");
         }
     }
 
-    fn remark(&mut self, style: Style, text: &str) {
+    fn remark(&mut self, style: TextStyle, text: &str) {
         let lines = self.view.remark(style, text);
         self.finished.extend(lines);
     }
 
-    fn output(&mut self, style: Style, text: &str) {
+    fn output(&mut self, style: TextStyle, text: &str) {
         let lines = self.view.output(text.lines().map(|line| StyledLine::of(style, line)));
         self.finished.extend(lines);
     }
@@ -393,13 +394,13 @@ impl<'a> Person<'a> {
     fn draw(&mut self) -> Result<(), Failure> {
         let columns = terminal::size().map_or(80, |(_, columns)| usize::from(columns));
         let mut above = self.view.live();
-        above.extend(self.status().map(|status| StyledLine::of(Style::Quiet, &status)));
+        above.extend(self.status().map(|status| StyledLine::of(TextStyle::Quiet, &status)));
         let frame = Frame::new(&above, &self.editor, columns);
         let finished = std::mem::take(&mut self.finished);
         Ok(self.area.draw(&mut std::io::stdout(), &finished, &frame, self.paint, columns)?)
     }
 
-    /// Leaves what was said on the terminal, without the prompt.
+    /// Leaves the conversation on the terminal, and removes the prompt.
     fn draw_last(&mut self) -> std::io::Result<()> {
         let columns = terminal::size().map_or(80, |(_, columns)| usize::from(columns));
         let mut out = std::io::stdout();
@@ -410,7 +411,7 @@ impl<'a> Person<'a> {
         out.flush()
     }
 
-    /// What happens now, in a line.
+    /// The status line.
     fn status(&self) -> Option<String> {
         if let Some(hint) = &self.hint {
             return Some(hint.clone());
@@ -432,14 +433,14 @@ impl<'a> Person<'a> {
     }
 }
 
-/// The turn that runs or is to be resumed, and the last one.
+/// The turn that runs or will be resumed, and the last turn.
 pub(super) fn at_work_and_last(turns: Vec<TurnInfo>) -> Vec<TurnInfo> {
     let at_work = turns.iter().find(|turn| matches!(turn.state, TurnState::Running | TurnState::Interrupted)).cloned();
     let last = turns.into_iter().next_back().filter(|last| at_work.as_ref().is_none_or(|at_work| at_work.id != last.id));
     at_work.into_iter().chain(last).collect()
 }
 
-/// For tables in remarks: they have as many columns as other lines of the terminal, so that no row is wrapped.
+/// An output for tables in remarks, as wide as the lines of the terminal, so that no row is wrapped.
 fn plain_out() -> Out {
     Out::plain(terminal::size().map(|(_, columns)| room(usize::from(columns))))
 }
@@ -447,7 +448,7 @@ fn plain_out() -> Out {
 /// The generations of the conversation, and how to go back to one.
 pub(super) fn history(shown: &Shown, now: Time, out: &Out) -> String {
     let what = match shown.generations.len() {
-        // The current one is always among them.
+        // A gateway that can list them always lists the current one.
         0 => "the gateway that runs cannot list generations: /restart replaces it by the one that is installed",
         1 => "this is the only generation: /new begins another",
         _ => "/resume N goes back to a generation",
@@ -468,18 +469,18 @@ fn help() -> Vec<StyledLine> {
         "Up, Down   what was said before",
         "y a n d    or a number, then Enter: answer a question about a permission; a longer line is a message",
     ];
-    commands.chain(keys.map(str::to_owned)).map(|line| StyledLine::of(Style::Quiet, &line).hanging(HELP_COLUMN)).collect()
+    commands.chain(keys.map(str::to_owned)).map(|line| StyledLine::of(TextStyle::Quiet, &line).hanging(HELP_COLUMN)).collect()
 }
 
-/// A feed that is read in a task of its own, so that a gateway is found again while a person types.
-struct Listening {
+/// Reads the feed in a task of its own, so that it reconnects to a gateway while the user types.
+struct FeedTask {
     heard: mpsc::Receiver<Result<Heard, ClientError>>,
     task: AbortHandle,
 }
 
-impl Listening {
-    fn to(mut feed: ChatFeed) -> Self {
-        let (tell, heard) = mpsc::channel(MAX_HEARD);
+impl FeedTask {
+    fn start(mut feed: ChatFeed) -> Self {
+        let (tell, heard) = mpsc::channel(MAX_QUEUED_EVENTS);
         let task = tokio::spawn(async move {
             loop {
                 let heard = feed.next().await;
@@ -492,23 +493,23 @@ impl Listening {
         Self { heard, task: task.abort_handle() }
     }
 
-    /// What comes next. May be dropped while it waits.
+    /// The next event. Can be dropped while it waits.
     async fn next(&mut self) -> Result<Heard, ClientError> {
         match self.heard.recv().await {
             Some(heard) => heard,
-            // The task tells why before it ends, and was told once.
+            // The task has reported its error before it ended.
             None => std::future::pending().await,
         }
     }
 }
 
-impl Drop for Listening {
+impl Drop for FeedTask {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// The terminal marks what is pasted, until this is dropped.
+/// Has the terminal mark pasted text until it is dropped.
 struct Paste;
 
 impl Paste {
@@ -523,7 +524,7 @@ impl Paste {
 impl Drop for Paste {
     fn drop(&mut self) {
         let mut out = std::io::stdout();
-        // A terminal that is gone needs no restoring.
+        // If the terminal is gone, there is nothing to restore.
         let _gone = out.write_all(b"\x1b[?2004l").and_then(|()| out.flush());
     }
 }

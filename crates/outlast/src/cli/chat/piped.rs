@@ -5,7 +5,7 @@ use super::show::outcome_words;
 use super::{ChatName, Context, Failure, failed, send};
 use outlast_client::{Chat, Setup, TurnOutcome, message_id};
 
-/// The longest line that is read. What is longer is refused as a message anyway.
+/// The longest line that is read. A longer one is refused as a message anyway.
 const MAX_LINE_BYTES: usize = outlast_client::MAX_WORDS_BYTES + 1;
 
 /// Sends each line and prints its reply. Exits with 1 if one was not completed.
@@ -33,7 +33,7 @@ async fn say(ctx: &Context, chat: &Chat, name: &ChatName, setup: &Setup, words: 
     send::check(words)?;
     let accepted = chat.send(&name.key, &message_id()?, words, setup).await.map_err(|e| failed(name, e))?;
     accepted.note.iter().for_each(|note| ctx.out.remark(note));
-    // Without a limit it is waited for until it is finished.
+    // Without a limit, `wait` returns when the turn has finished.
     let Some(turn) = chat.wait(&name.key, accepted.turn, None).await? else { return Ok(1) };
     let is_completed = turn.outcome == Some(TurnOutcome::Completed);
     if ctx.out.json {
@@ -47,7 +47,7 @@ async fn say(ctx: &Context, chat: &Chat, name: &ChatName, setup: &Setup, words: 
     Ok(i32::from(!is_completed))
 }
 
-/// The next whole line; at the end what is left of one.
+/// The next whole line; at the end of the input, the rest.
 fn next_line(bytes: &mut Vec<u8>, is_over: bool) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|b| *b == b'\n');
     match end {

@@ -1,4 +1,4 @@
-//! Reading conversations: from the gateway that runs, or else from its files. No gateway is started for that, so one that a person has stopped stays stopped.
+//! Reads conversations from the running gateway, or else from its files. It starts no gateway, so one that the user stopped stays stopped.
 
 use super::{ChatName, Context, Failure, failed, no_conversation_but, not_installed};
 use outlast_client::{Chat, ChatEvent, ClientError, Connect, ConversationInfo, Heard, Owner, Part, Shown, code};
@@ -6,51 +6,51 @@ use outlast_gateway::{ReadAnswer, is_taken};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a gateway that neither answers nor lets its files be read is waited for: it starts or ends, and may be stopping agents.
-const READ_LIMIT: Duration = Duration::from_secs(90);
-/// How long between two looks. A socket that is not there has no descriptor that could be waited on, and a thread that waits for a lock cannot be called back when
-/// the gateway listens.
-const READ_RETRY: Duration = Duration::from_millis(20);
+/// How long to wait for a gateway that does not answer and holds its files: it starts or exits, and may be stopping agents.
+const READ_TIMEOUT: Duration = Duration::from_secs(90);
+/// The interval of retries. A socket that does not exist has no descriptor to wait on, and a thread that waits for a lock cannot be
+/// cancelled when the gateway listens.
+const READ_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Where conversations are read, and for whom.
 #[derive(Debug, Clone)]
 pub(super) struct ChatReader {
     home: PathBuf,
     owner: Owner,
-    /// This program, beside which the gateway's is looked for.
+    /// The path of this program. The gateway's program should be beside it.
     own_program: PathBuf,
     program: Option<PathBuf>,
 }
 
 /// A conversation as it was read.
 #[derive(Debug)]
-pub(super) struct ShownBy {
+pub(super) struct ShownConversation {
     pub(super) shown: Shown,
-    pub(super) source: Source,
+    pub(super) source: ChatSource,
 }
 
-/// Who told it. In the files of a gateway that was killed, turns run still.
+/// Where it was read. In the files of a killed gateway, turns are still marked as running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ChatSource {
     Gateway,
     Files,
 }
 
 pub(super) async fn list(ctx: &Context) -> Result<Vec<ConversationInfo>, Failure> {
     let (all, source) = ChatReader::new(ctx).list().await?;
-    if source == Source::Files {
+    if source == ChatSource::Files {
         tell_what_waits(ctx, &all);
     }
     Ok(all)
 }
 
-pub(super) async fn show(ctx: &Context, name: &ChatName, generation: Option<u64>) -> Result<ShownBy, Failure> {
+pub(super) async fn show(ctx: &Context, name: &ChatName, generation: Option<u64>) -> Result<ShownConversation, Failure> {
     let reader = ChatReader::new(ctx);
     let found = match reader.show(name, generation).await {
         Err(failure) if failure.code() == code::NO_CONVERSATION => return Err(reader.no_conversation(name, failure).await),
         found => found?,
     };
-    if found.source == Source::Files {
+    if found.source == ChatSource::Files {
         tell_what_waits(ctx, std::slice::from_ref(&found.shown.conversation));
     }
     Ok(found)
@@ -66,12 +66,12 @@ fn tell_what_waits(ctx: &Context, read: &[ConversationInfo]) {
 pub(super) async fn parts(ctx: &Context, name: &ChatName) -> Result<Vec<Part>, Failure> {
     let args = ["parts", "--key", &name.key];
     match ChatReader::new(ctx).read(&args, |chat| async move { followed(&chat, name).await }).await.map_err(|e| e.about(name))? {
-        Read::Gateway(parts) | Read::Files(ReadAnswer::Parts(parts)) => Ok(parts),
-        Read::Files(other) => Err(unexpected(other)),
+        ReadFrom::Gateway(parts) | ReadFrom::Files(ReadAnswer::Parts(parts)) => Ok(parts),
+        ReadFrom::Files(other) => Err(unexpected(other)),
     }
 }
 
-/// The parts that the gateway has. Nothing: it ended before it had told all of them.
+/// The parts that the gateway has. None if it exited before it had sent all of them.
 async fn followed(chat: &Chat, name: &ChatName) -> Result<Option<Vec<Part>>, ClientError> {
     let mut feed = chat.follow(&name.key);
     let mut parts = Vec::new();
@@ -79,20 +79,20 @@ async fn followed(chat: &Chat, name: &ChatName) -> Result<Option<Vec<Part>>, Cli
         match feed.next().await? {
             Heard::Event(ChatEvent::Part { part }) => parts.push(*part),
             Heard::Event(ChatEvent::CaughtUp { .. }) => return Ok(Some(parts)),
-            // The feed would wait for the next gateway, and a person may have stopped this one.
+            // The feed would wait for the next gateway, but the user may have stopped this one.
             Heard::Lost { .. } => return Ok(None),
             _ => {}
         }
     }
 }
 
-/// Who was read from.
-enum Read<T> {
+/// An answer, with its source.
+enum ReadFrom<T> {
     Gateway(T),
     Files(ReadAnswer),
 }
 
-/// Why nothing was read.
+/// Why a read failed.
 enum ReadError {
     Asked(ClientError),
     Other(Failure),
@@ -122,15 +122,15 @@ impl ChatReader {
         Self { home: ctx.settings.home.clone(), owner: ctx.owner(), own_program, program }
     }
 
-    async fn list(&self) -> Result<(Vec<ConversationInfo>, Source), Failure> {
+    async fn list(&self) -> Result<(Vec<ConversationInfo>, ChatSource), Failure> {
         match self.read(&["list"], |chat| async move { chat.list().await.map(Some) }).await? {
-            Read::Gateway(all) => Ok((all, Source::Gateway)),
-            Read::Files(ReadAnswer::List(all)) => Ok((all.conversations, Source::Files)),
-            Read::Files(other) => Err(unexpected(other)),
+            ReadFrom::Gateway(all) => Ok((all, ChatSource::Gateway)),
+            ReadFrom::Files(ReadAnswer::List(all)) => Ok((all.conversations, ChatSource::Files)),
+            ReadFrom::Files(other) => Err(unexpected(other)),
         }
     }
 
-    /// The failure with the name that was probably meant, if the names can be read.
+    /// The failure with a suggestion for a mistyped name, if the names can be read.
     async fn no_conversation(&self, name: &ChatName, failure: Failure) -> Failure {
         match self.list().await {
             Ok((all, _)) => no_conversation_but(name, &all),
@@ -138,22 +138,22 @@ impl ChatReader {
         }
     }
 
-    /// The conversation as it stands.
-    pub(super) async fn show(&self, name: &ChatName, generation: Option<u64>) -> Result<ShownBy, Failure> {
+    /// The conversation in its current state.
+    pub(super) async fn show(&self, name: &ChatName, generation: Option<u64>) -> Result<ShownConversation, Failure> {
         let number = generation.map(|number| number.to_string());
         let mut args = vec!["show", "--key", &name.key];
         args.extend(number.iter().flat_map(|number| ["--generation", number]));
         let read = self.read(&args, |chat| async move { chat.show(&name.key, generation).await.map(Some) }).await;
         match read.map_err(|e| e.about(name))? {
-            Read::Gateway(shown) => Ok(ShownBy { shown, source: Source::Gateway }),
-            Read::Files(ReadAnswer::Show(shown)) => Ok(ShownBy { shown: *shown, source: Source::Files }),
-            Read::Files(other) => Err(unexpected(other)),
+            ReadFrom::Gateway(shown) => Ok(ShownConversation { shown, source: ChatSource::Gateway }),
+            ReadFrom::Files(ReadAnswer::Show(shown)) => Ok(ShownConversation { shown: *shown, source: ChatSource::Files }),
+            ReadFrom::Files(other) => Err(unexpected(other)),
         }
     }
 
-    /// Asks the gateway, or if none runs its program for what is in its files. Between the two a gateway may start or end. `ask` returns nothing if the gateway ended
-    /// while it was asked.
-    async fn read<T, F>(&self, what: &[&str], ask: impl Fn(Chat) -> F) -> Result<Read<T>, ReadError>
+    /// Asks the gateway; if none runs, runs its program to read the files. A gateway may start or exit in between, so both are retried.
+    /// `ask` returns None if the gateway exited before it had answered.
+    async fn read<T, F>(&self, what: &[&str], ask: impl Fn(Chat) -> F) -> Result<ReadFrom<T>, ReadError>
     where
         F: Future<Output = Result<Option<T>, ClientError>>,
     {
@@ -165,29 +165,29 @@ impl ChatReader {
                 Err(e) => Err(e),
             };
             match asked {
-                Ok(Some(found)) => return Ok(Read::Gateway(found)),
+                Ok(Some(found)) => return Ok(ReadFrom::Gateway(found)),
                 Ok(None) => {}
-                // One that ends may take longer to stop its agents than the client waits for it.
+                // A gateway may need longer to stop its agents than the client waits for its exit.
                 Err(e) if e.is_not_running() || e.code() == code::STOPPING => {}
                 Err(e) => return Err(ReadError::Asked(e)),
             }
             match self.read_files(what).await.map_err(ReadError::Other)? {
-                ReadAnswer::Taken if began.elapsed() < READ_LIMIT => tokio::time::sleep(READ_RETRY).await,
+                ReadAnswer::Taken if began.elapsed() < READ_TIMEOUT => tokio::time::sleep(READ_RETRY_PAUSE).await,
                 ReadAnswer::Refused(refusal) => return Err(ReadError::Asked(ClientError::Refused(refusal))),
-                answer => return Ok(Read::Files(answer)),
+                answer => return Ok(ReadFrom::Files(answer)),
             }
         }
     }
 
     async fn read_files(&self, what: &[&str]) -> Result<ReadAnswer, Failure> {
-        // While a gateway starts or ends, only its locks are looked at, again and again. What is wrong with them is told by the program.
+        // While a gateway starts or exits, only its locks are checked. Errors with them are reported by the program.
         if is_taken(&self.home).unwrap_or(false) {
             return Ok(ReadAnswer::Taken);
         }
         let program = self.program.as_ref().ok_or_else(|| not_installed(&self.own_program))?;
         let mut command = tokio::process::Command::new(program);
         command.arg("--home").arg(&self.home).arg("--read").args(what);
-        // As one word, because a session may begin with a dash.
+        // As one argument, because a session may begin with a dash.
         command.args(self.owner.session.iter().map(|session| format!("--session={session}")));
         let cannot =
             |what: String| Failure::new(code::GATEWAY_CANNOT_START, what, "`outlast doctor` looks at conversations and their files");
@@ -209,7 +209,7 @@ fn unexpected(answer: ReadAnswer) -> Failure {
     match answer {
         ReadAnswer::Taken => Failure::new(
             code::GATEWAY_CANNOT_CONNECT,
-            format!("a gateway holds its files and has not answered within {} s", READ_LIMIT.as_secs()),
+            format!("a gateway holds its files and has not answered within {} s", READ_TIMEOUT.as_secs()),
             "`outlast gateway status` shows what it does; `kill -9` of it loses no message",
         ),
         _ => Failure::fault(

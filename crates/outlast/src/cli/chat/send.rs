@@ -14,10 +14,10 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// How many parts may have come between the message and the moment in which its conversation is followed.
+/// How many parts may arrive between the message and the start of following its conversation.
 const MAX_EARLY_PARTS: u32 = 20;
-/// How long the questions that were not reported yet may take to be read once the wait for the reply is over.
-const REST_LIMIT: Duration = Duration::from_secs(2);
+/// How long reading the unreported questions may take after the wait for the reply has ended.
+const REST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Send a message to a conversation, from a script
 ///
@@ -57,7 +57,7 @@ impl ChatSend {
         if !self.wait {
             return tell_accepted(ctx, &self.name, &id, &accepted);
         }
-        // Why the reply may take long.
+        // It says why the reply may take long.
         accepted.note.iter().for_each(|note| ctx.out.remark(note));
         let left = format!("the message is answered all the same: `outlast chat {}` shows the reply", self.name.short());
         let wait = async {
@@ -81,13 +81,14 @@ impl ChatSend {
     }
 }
 
-/// Reports on standard error which permissions the agent asks for in a turn, and what became of them: a script that waits would see nothing of a refusal.
+/// Reports on standard error which permissions the agent asks for in a turn, and the answers. A script that waits would not see a refusal
+/// otherwise.
 struct Questions<'a> {
     name: &'a ChatName,
     turn: u64,
-    /// The last part of the conversation that was looked at, once it is known.
+    /// The last part that was read; None if it is not known yet.
     after: Option<Option<u64>>,
-    /// How many parts before that are looked at, too.
+    /// How many parts before that are read, too.
     context: u32,
 }
 
@@ -96,7 +97,7 @@ impl<'a> Questions<'a> {
         Self { name, turn, after: None, context: MAX_EARLY_PARTS }
     }
 
-    /// Reports each as it comes.
+    /// Reports each question as it arrives.
     async fn tell_all(&mut self, ctx: &Context, chat: &Chat) -> Infallible {
         if let Ok(opened) = chat.open(&self.name.key, &Setup::default()).await {
             self.after = Some(opened.last_part);
@@ -105,10 +106,11 @@ impl<'a> Questions<'a> {
         std::future::pending().await
     }
 
-    /// Reports those that have come and were not reported. The gateway may have ended with the turn, because a person has stopped it.
+    /// Reports the questions that have arrived and were not reported. The gateway may have exited with the turn, because the user stopped
+    /// it.
     async fn tell_rest(&mut self, ctx: &Context, chat: &Chat) {
-        // What is not read in time is shown by the conversation.
-        let _late = tokio::time::timeout(REST_LIMIT, self.tell(ctx, chat, true)).await;
+        // The conversation shows questions that are not read in time.
+        let _late = tokio::time::timeout(REST_TIMEOUT, self.tell(ctx, chat, true)).await;
     }
 
     /// A gateway that cannot be reached is reported by the wait for the reply, which also starts the next one if that is due.
@@ -151,7 +153,7 @@ fn words(text: OsString) -> Result<String, Failure> {
     Ok(words)
 }
 
-/// Refuses what is no message.
+/// Refuses an empty or too long message.
 pub(super) fn check(words: &str) -> Result<(), Failure> {
     if words.trim().is_empty() {
         return Err(Failure::refused("the message is empty", "give a text, or `-` to read it from standard input"));
@@ -163,7 +165,7 @@ pub(super) fn check(words: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The id of a message, from a word that a script chose.
+/// The id of a message, from the id that a script chose.
 fn own_id(text: &str) -> Result<String, String> {
     let word = text.strip_prefix("msg:").unwrap_or(text);
     let is_plain = !word.is_empty() && word.len() <= 128 && word.chars().all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c));
@@ -220,7 +222,7 @@ fn tell_timed_out(ctx: &Context, name: &ChatName, accepted: &Accepted) -> Result
     Ok(TIMED_OUT)
 }
 
-/// Text of an agent for whatever reads standard output. A terminal gets nothing that moves the cursor.
+/// Text of an agent for standard output. On a terminal, control characters are escaped.
 pub(super) fn for_reader(text: &str) -> String {
     use std::io::IsTerminal as _;
     if std::io::stdout().is_terminal() {

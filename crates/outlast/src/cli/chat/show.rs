@@ -3,7 +3,7 @@
 use super::super::out::{Out, Tone, tame};
 use super::super::table::{self, Cell, Column};
 use super::super::times;
-use super::read::{ShownBy, Source};
+use super::read::{ChatSource, ShownConversation};
 use super::{ChatName, Context, Failure, has_any, list, no_conversation, read};
 use clap::Args;
 use outlast_client::{Shown, Time, TurnInfo, TurnKind, TurnOutcome, TurnState};
@@ -25,11 +25,11 @@ pub(crate) struct ChatShow {
 
 impl ChatShow {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let name = self.name.unwrap_or_else(|| ChatName::usual(ctx));
+        let name = self.name.unwrap_or_else(|| ChatName::default_of(ctx));
         if !has_any(ctx) {
             return Err(no_conversation(&name));
         }
-        let ShownBy { shown, source } = read::show(ctx, &name, self.generation).await?;
+        let ShownConversation { shown, source } = read::show(ctx, &name, self.generation).await?;
         if ctx.out.json {
             ctx.out.object(&shown)?;
             return Ok(0);
@@ -47,13 +47,13 @@ impl ChatShow {
     }
 }
 
-/// What is shown in place of an empty reply.
+/// Shown instead of an empty reply.
 pub(super) const ANSWERED_NOTHING: &str = "(the agent answered nothing)";
 
-/// How much of a text is shown where the width is not known.
-const SHOWN: usize = 100;
+/// How many columns of a text are shown if the width is not known.
+const DEFAULT_TEXT_COLUMNS: usize = 100;
 
-/// How it stands.
+/// The state of the conversation.
 pub(super) fn head(shown: &Shown, out: &Out) -> Vec<String> {
     let c = &shown.conversation;
     let (standing, tone) = list::standing(&c.standing);
@@ -64,7 +64,7 @@ pub(super) fn head(shown: &Shown, out: &Out) -> Vec<String> {
     };
     let mut lines = vec![format!("{}: {}{strikes}, generation {}", tame(&c.name), out.paint(tone, standing), c.generation)];
     lines.extend(c.agent.as_deref().map(|agent| format!("answered by {}", tame(agent))));
-    // The gateway says it in a sentence.
+    // This is a sentence of the gateway.
     lines.extend(c.waits_for.as_deref().map(tame));
     lines
 }
@@ -88,17 +88,17 @@ pub(super) fn generations(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
                 Cell::new(&number),
                 Cell::new(&of.turns.to_string()),
                 Cell::new(&of.last_turn_at.and_then(|at| times::ago(at, now)).unwrap_or_default()).tone(Tone::Quiet),
-                Cell::new(&table::cut(begins.trim(), SHOWN)),
+                Cell::new(&table::cut(begins.trim(), DEFAULT_TEXT_COLUMNS)),
             ]
         })
         .collect();
     table::lay_out(GENERATIONS, &rows, out)
 }
 
-/// What became of each message and notice.
-pub(super) fn turns(shown: &Shown, source: Source, now: Time, out: &Out) -> Vec<String> {
+/// Each message and notice with its outcome.
+pub(super) fn turns(shown: &Shown, source: ChatSource, now: Time, out: &Out) -> Vec<String> {
     let mut lines = Vec::new();
-    let room = out.width.unwrap_or(SHOWN).saturating_sub(4).max(8);
+    let room = out.width.unwrap_or(DEFAULT_TEXT_COLUMNS).saturating_sub(4).max(8);
     for turn in &shown.turns {
         let (state, tone) = state(turn, source);
         let when = turn.accepted_at.and_then(|at| times::ago(at, now)).map(|ago| format!(", {ago}")).unwrap_or_default();
@@ -118,8 +118,8 @@ pub(super) fn turns(shown: &Shown, source: Source, now: Time, out: &Out) -> Vec<
     lines
 }
 
-/// What became of a turn, in words.
-pub(super) fn state(turn: &TurnInfo, source: Source) -> (String, Tone) {
+/// The state or outcome of a turn, in words.
+pub(super) fn state(turn: &TurnInfo, source: ChatSource) -> (String, Tone) {
     let again = if turn.attempt > 1 { format!(", attempt {}", turn.attempt) } else { String::new() };
     let reason = turn.interrupt_reason.as_deref().map(|r| format!(" ({})", r.replace('_', " "))).unwrap_or_default();
     match (&turn.state, &turn.outcome) {
@@ -128,8 +128,8 @@ pub(super) fn state(turn: &TurnInfo, source: Source) -> (String, Tone) {
             (format!("{}{again}", outcome_words(outcome, turn.why.as_deref())), tone)
         }
         (TurnState::Interrupted, _) => (format!("interrupted{reason}, will be resumed"), Tone::Busy),
-        // No program reports what became of it. A command per turn may still run, so it is not called interrupted.
-        (TurnState::Running, _) if source == Source::Files => {
+        // Its outcome is unknown. A command of the turn may still run, so it is not called interrupted.
+        (TurnState::Running, _) if source == ChatSource::Files => {
             (format!("was running{again} when the gateway ended, is resumed when a gateway starts"), Tone::Busy)
         }
         (TurnState::Running, _) => (format!("running{again}"), Tone::Busy),

@@ -1,5 +1,5 @@
 use super::super::out::Out;
-use super::markdown::{Paint, StyledLine};
+use super::markdown::{ChatPaint, StyledLine};
 use super::view::{ChatView, choices};
 use super::*;
 use outlast_client::{
@@ -24,7 +24,7 @@ impl Screenplay {
     }
 
     fn show(&mut self, lines: &[StyledLine]) -> &mut Self {
-        self.shown.extend(lines.iter().map(|line| line.paint(Paint::Plain)));
+        self.shown.extend(lines.iter().map(|line| line.paint(ChatPaint::Plain)));
         self
     }
 
@@ -84,7 +84,7 @@ impl Screenplay {
     /// What stands below what is finished now.
     fn live(&mut self) -> &mut Self {
         let live = self.view.live();
-        self.shown.extend(live.iter().map(|line| format!("    (live) {}", line.paint(Paint::Plain))));
+        self.shown.extend(live.iter().map(|line| format!("    (live) {}", line.paint(ChatPaint::Plain))));
         self
     }
 
@@ -341,7 +341,7 @@ fn what_a_command_prints_is_set_apart() {
     let mut play = Screenplay::new(None);
     play.caught_up().words("a");
     for text in ["/help shows", "no such command"] {
-        let lines = play.view.output([StyledLine::of(markdown::Style::Quiet, text)]);
+        let lines = play.view.output([StyledLine::of(markdown::TextStyle::Quiet, text)]);
         play.show(&lines);
     }
     play.text("b").line("Stopped.", "stopped");
@@ -418,7 +418,7 @@ fn a_conversation_is_shown_turn_by_turn() {
     ];
     let now = "2026-01-01T00:03:20Z".parse().unwrap();
     let (shown, out) = (Shown::new(info, turns), Out::plain(None));
-    let lines = [show::head(&shown, &out), show::turns(&shown, read::Source::Gateway, now, &out)].concat();
+    let lines = [show::head(&shown, &out), show::turns(&shown, read::ChatSource::Gateway, now, &out)].concat();
     insta::assert_snapshot!(lines.join("\n"));
 }
 

@@ -1,7 +1,7 @@
-//! What a terminal shows of a conversation: events in, lines out. It knows no terminal and no clock.
+//! The view of a conversation: events in, lines out. It uses no terminal and no clock.
 
 use super::super::table::cut;
-use super::markdown::{Markdown, Style, StyledLine};
+use super::markdown::{Markdown, StyledLine, TextStyle};
 use super::show::{ANSWERED_NOTHING, outcome_words};
 use outlast_client::{
     ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, Time, ToolBody, ToolState, TurnInfo,
@@ -9,54 +9,54 @@ use outlast_client::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many parts from before are shown when a conversation is opened again.
+/// How many earlier parts are shown when a conversation is opened again.
 pub(super) const CONTEXT_PARTS: u32 = 12;
 
-/// How many lines an answer is compared with. It comes soon after its line, or before it.
-const MAX_SHOWN_LINES: usize = 32;
+/// How many recent lines an answer is compared with. The two arrive shortly after each other, in either order.
+const MAX_COMPARED_LINES: usize = 32;
 
-/// How much of a message is repeated when it gets its turn.
+/// How much of a message is repeated when its turn starts.
 const MAX_REPEATED_WIDTH: usize = 60;
 
-/// The answer to what was allowed without one of the options.
+/// The answer of a permission that was allowed without choosing an option.
 const ALLOWED: &str = "allowed";
 
-/// Everything that is known of the conversation, and what was shown of it.
+/// The state of the conversation, and what was shown of it.
 #[derive(Debug, Default)]
 pub(super) struct ChatView {
-    /// The last part that a person was shown at an earlier visit. What comes behind it is marked as news, once.
+    /// The last part that the user saw at an earlier visit. The parts after it are marked as new, once.
     seen_before: Option<u64>,
-    /// Parts that were seen before, until all of them are there.
+    /// Parts that were seen before, until all of them have arrived.
     context: Vec<Part>,
-    /// What to read the parts with that came before them.
+    /// The remark that says how to read earlier parts.
     earlier: String,
     is_caught_up: bool,
     last_part: Option<u64>,
-    /// Messages that were shown as they were typed.
+    /// Ids of messages that were shown when they were typed.
     own: BTreeSet<String>,
     draft: Option<DraftText>,
-    /// Turns that are not finished.
+    /// Unfinished turns.
     open: BTreeMap<u64, TurnInfo>,
-    /// Turns about whose state a line was shown.
+    /// Turns for which a line about their state was shown.
     told: BTreeSet<u64>,
-    /// Turns of which words of a reply were shown.
+    /// Turns for which text of a reply was shown.
     replied: BTreeSet<u64>,
-    /// Tool calls of the turn that runs.
+    /// Tool calls of the running turn.
     tools: BTreeMap<String, ToolState>,
     question: Option<PermissionBody>,
     standing: Option<Standing>,
-    /// Answers that were shown, and whose lines have not come.
+    /// Answers that were shown, and whose lines have not arrived.
     shown_answers: VecDeque<String>,
-    /// Lines that were shown, and of which the answer may still come.
+    /// Lines that were shown, and whose answers may still arrive.
     shown_lines: VecDeque<String>,
     last_shown: LastShown,
-    /// The message whose words are the last thing that was shown, remarks aside.
+    /// The message that was shown last, not counting remarks.
     last_message: Option<String>,
-    /// Turns that were seen to run.
+    /// Turns that have started.
     begun: BTreeSet<u64>,
 }
 
-/// What stands on the last line, which decides whether there is an empty one behind it.
+/// The kind of the last line. It decides whether an empty line follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum LastShown {
     #[default]
@@ -74,10 +74,10 @@ struct DraftText {
     turn: u64,
     attempt: u32,
     text: String,
-    /// How many bytes of it are on lines that were shown.
+    /// How many of its bytes are on lines that were shown.
     shown: usize,
     markdown: Markdown,
-    /// A piece is missing. The part that replaces the draft has everything.
+    /// Whether a piece is missing. The part that replaces the draft has the whole text.
     has_gap: bool,
 }
 
@@ -101,7 +101,7 @@ impl DraftText {
 }
 
 impl ChatView {
-    /// A conversation of which a person has seen the parts up to this one.
+    /// A conversation whose parts the user has seen up to `seen_before`.
     pub(super) fn new(name: &str, seen_before: Option<u64>, standing: Standing) -> Self {
         let earlier = format!("… earlier: `outlast chat export {name}`");
         Self { seen_before, earlier, standing: Some(standing), ..Self::default() }
@@ -112,7 +112,7 @@ impl ChatView {
         self.last_part
     }
 
-    /// Whether everything was shown that there was when the conversation was opened.
+    /// Whether everything from before the opening was shown.
     pub(super) fn is_caught_up(&self) -> bool {
         self.is_caught_up
     }
@@ -122,47 +122,47 @@ impl ChatView {
         self.open.values().any(|t| t.state == TurnState::Running)
     }
 
-    /// Since when an agent works on a reply, if the gateway says so.
+    /// When the running turn started, if the gateway says so.
     pub(super) fn busy_since(&self) -> Option<Time> {
         self.open.values().find(|t| t.state == TurnState::Running)?.started_at
     }
 
-    /// Whether a turn runs, waits to be resumed, or is about to begin: what Ctrl-C stops.
+    /// Whether Ctrl-C can stop something: a turn that runs, will be resumed, or is about to start.
     pub(super) fn can_stop(&self) -> bool {
         !self.own.is_empty() || self.open.values().any(|t| matches!(t.state, TurnState::Running | TurnState::Interrupted))
     }
 
-    /// How many turns wait behind the one that runs.
+    /// The number of turns that wait.
     pub(super) fn waiting(&self) -> usize {
         self.open.values().filter(|t| t.state == TurnState::Queued).count()
     }
 
-    /// What a person says here, before the gateway has it.
+    /// Shows a message that the user entered, before the gateway has it.
     pub(super) fn said(&mut self, message_id: &str, words: &str) -> Vec<StyledLine> {
         self.own.insert(message_id.to_owned());
         self.words(words, Some(message_id.to_owned()))
     }
 
-    /// A message was refused: nothing answers it.
+    /// Forgets a message that was refused.
     pub(super) fn unsaid(&mut self, message_id: &str) {
         self.own.remove(message_id);
     }
 
-    /// What the gateway answered to a command of this person. The same may come as a line for every terminal, and is shown once. The two come over different
-    /// connections, so either may be first, and other parts may come in between.
+    /// Shows the gateway's answer to a command. The same text may also come as a line for every terminal; it is shown once. The two use
+    /// different connections, so either may be first, with other parts in between.
     pub(super) fn answered(&mut self, text: &str) -> Vec<StyledLine> {
         if let Some(at) = self.shown_lines.iter().position(|line| line == text) {
             self.shown_lines.remove(at);
             return Vec::new();
         }
-        if self.shown_answers.len() == MAX_SHOWN_LINES {
+        if self.shown_answers.len() == MAX_COMPARED_LINES {
             self.shown_answers.pop_front();
         }
         self.shown_answers.push_back(text.to_owned());
-        self.remark(Style::Quiet, text)
+        self.remark(TextStyle::Quiet, text)
     }
 
-    /// Something that happened.
+    /// Applies an event. Returns the new lines.
     pub(super) fn event(&mut self, event: &ChatEvent) -> Vec<StyledLine> {
         if let ChatEvent::Part { part } = event
             && self.seen_before.is_some_and(|seen| part.id <= seen)
@@ -175,16 +175,16 @@ impl ChatView {
         lines
     }
 
-    /// Shows what was seen before, from a message on: the middle of a reply says little.
+    /// Shows the parts that were seen before, from a message on: the middle of a reply would say little.
     fn show_context(&mut self) -> Vec<StyledLine> {
         let parts = std::mem::take(&mut self.context);
         if parts.len() <= CONTEXT_PARTS as usize {
             return parts.iter().flat_map(|part| self.part(part)).collect();
         }
-        // One more than is shown was asked for, so something came before.
+        // One part more was requested than is shown, so there are earlier ones.
         let first = parts.iter().skip(1).position(|part| part.kind == PartKind::Words).map_or(1, |at| at + 1);
         let earlier = self.earlier.clone();
-        let mut lines = self.remark(Style::Quiet, &earlier);
+        let mut lines = self.remark(TextStyle::Quiet, &earlier);
         lines.extend(parts[first..].iter().flat_map(|part| self.part(part)));
         lines
     }
@@ -204,31 +204,31 @@ impl ChatView {
                 self.told.retain(|turn| self.open.contains_key(turn));
                 Vec::new()
             }
-            // A newer gateway's.
+            // Content of a newer gateway.
             _ => Vec::new(),
         }
     }
 
-    /// There is a gateway again. The turns that are open come again.
+    /// The gateway is connected again. It sends the open turns again.
     pub(super) fn regained(&mut self) -> Vec<StyledLine> {
         self.open.clear();
         self.question = None;
         let mut lines = self.flush_draft();
-        lines.extend(self.remark(Style::Quiet, "— the gateway is connected again —"));
+        lines.extend(self.remark(TextStyle::Quiet, "— the gateway is connected again —"));
         lines
     }
 
-    /// Events were left out, because this terminal did not keep up. The turns that are open come again.
+    /// Events were skipped, because this terminal was too slow. The gateway sends the open turns again.
     pub(super) fn fell_behind(&mut self) {
         self.open.clear();
     }
 
-    /// A remark of ours, which is not part of the conversation.
-    pub(super) fn remark(&mut self, style: Style, text: &str) -> Vec<StyledLine> {
+    /// Shows a remark that is not part of the conversation.
+    pub(super) fn remark(&mut self, style: TextStyle, text: &str) -> Vec<StyledLine> {
         self.remark_lines(text.lines().map(|line| StyledLine::of(style, line)))
     }
 
-    /// The same, of several lines.
+    /// The same with several lines.
     pub(super) fn remark_lines(&mut self, remark: impl IntoIterator<Item = StyledLine>) -> Vec<StyledLine> {
         let mut lines = self.gap_after(&[LastShown::Text, LastShown::Output]);
         lines.extend(remark);
@@ -236,14 +236,14 @@ impl ChatView {
         lines
     }
 
-    /// What a command at the prompt printed, with an empty line before what comes next.
+    /// Shows the output of a command at the prompt, with an empty line after it.
     pub(super) fn output(&mut self, output: impl IntoIterator<Item = StyledLine>) -> Vec<StyledLine> {
         let lines = self.remark_lines(output);
         self.last_shown = LastShown::Output;
         lines
     }
 
-    /// What is not finished: the line that is being written, and the answers to a question.
+    /// The unfinished lines: the line that is being written, and the answers to a question.
     pub(super) fn live(&self) -> Vec<StyledLine> {
         let mut lines = Vec::new();
         if let Some(draft) = &self.draft {
@@ -254,29 +254,29 @@ impl ChatView {
             let mut line = StyledLine::default();
             for (n, (key, option)) in choices(question).into_iter().enumerate() {
                 let gap = if n == 0 { "" } else { "   " };
-                line = line.and(Style::Busy, &format!("{gap}[{key}] ")).and(Style::Plain, &option.name);
+                line = line.and(TextStyle::Busy, &format!("{gap}[{key}] ")).and(TextStyle::Plain, &option.name);
             }
-            lines.push(line.and(Style::Quiet, "   then Enter"));
+            lines.push(line.and(TextStyle::Quiet, "   then Enter"));
         }
         if self.standing == Some(Standing::Suspended) {
-            lines.push(StyledLine::of(Style::Bad, "suspended: write to start a new generation, /resume to continue this one"));
+            lines.push(StyledLine::of(TextStyle::Bad, "suspended: write to start a new generation, /resume to continue this one"));
         }
         lines
     }
 
-    /// The question that waits for a person.
+    /// The open question.
     pub(super) fn question(&self) -> Option<&str> {
         self.question.as_ref().map(|question| question.permission.as_str())
     }
 
-    /// What a key answers, if a question is open.
+    /// The permission and option that a key answers, if a question is open.
     pub(super) fn answer(&self, key: char) -> Option<(&str, &str)> {
         let question = self.question.as_ref()?;
         let (_, option) = choices(question).into_iter().find(|(k, _)| *k == key)?;
         Some((&question.permission, &option.option))
     }
 
-    /// Whether a question waits for a person.
+    /// Whether a question is open.
     pub(super) fn has_question(&self) -> bool {
         self.question.is_some()
     }
@@ -286,7 +286,7 @@ impl ChatView {
         if self.seen_before.is_some_and(|seen| part.id > seen) {
             self.seen_before = None;
             if self.last_part.is_some() {
-                lines.extend(self.remark(Style::Quiet, "── while you were away ──"));
+                lines.extend(self.remark(TextStyle::Quiet, "── while you were away ──"));
             }
         }
         self.last_part = self.last_part.max(Some(part.id));
@@ -297,7 +297,7 @@ impl ChatView {
             Content::Tool(body) => self.tool(&body),
             Content::Permission(body) => self.permission(body),
             Content::Line(body) => self.line(part, &body),
-            // A newer gateway's.
+            // Content of a newer gateway.
             _ => Vec::new(),
         });
         lines
@@ -306,13 +306,15 @@ impl ChatView {
     fn words(&mut self, text: &str, message_id: Option<String>) -> Vec<StyledLine> {
         let mut lines = self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark, LastShown::Output]);
         let begin = |n: usize| if n == 0 { "› " } else { "  " };
-        lines.extend(text.lines().enumerate().map(|(n, line)| StyledLine::of(Style::Person, begin(n)).and(Style::Bold, line).hanging(2)));
+        lines.extend(
+            text.lines().enumerate().map(|(n, line)| StyledLine::of(TextStyle::Person, begin(n)).and(TextStyle::Bold, line).hanging(2)),
+        );
         self.last_shown = LastShown::Words;
         self.last_message = message_id;
         lines
     }
 
-    /// The first words of a message that waited, above its reply. Nothing if the message is the last thing that was shown.
+    /// Repeats the first words of a message that waited, above its reply. Nothing if the message was shown last.
     fn whose_turn(&mut self, turn: &TurnInfo) -> Vec<StyledLine> {
         let is_shown = self.last_message.as_ref() == Some(&turn.cause);
         let is_news = self.begun.insert(turn.id) && self.is_caught_up && turn.kind == TurnKind::Message;
@@ -321,7 +323,7 @@ impl ChatView {
         let short = if first.len() < words.trim().len() { format!("{first} …") } else { first.to_owned() };
         let mut lines = self.drop_draft();
         lines.extend(self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark, LastShown::Output]));
-        lines.push(StyledLine::of(Style::Person, "› ").and(Style::Quiet, &cut(&short, MAX_REPEATED_WIDTH)).hanging(2));
+        lines.push(StyledLine::of(TextStyle::Person, "› ").and(TextStyle::Quiet, &cut(&short, MAX_REPEATED_WIDTH)).hanging(2));
         self.last_shown = LastShown::Words;
         self.last_message = Some(turn.cause.clone());
         lines
@@ -336,7 +338,7 @@ impl ChatView {
         let draft = self.draft.get_or_insert_with(|| DraftText::new(turn, attempt));
         match usize::try_from(from) {
             Ok(0) if draft.shown > 0 && !text.starts_with(&draft.text[..draft.shown]) => {
-                // What was shown is not what is said now.
+                // The reply has changed since it was shown.
                 lines.extend(self.drop_draft());
                 let fresh = self.draft.insert(DraftText::new(turn, attempt));
                 fresh.text = text.to_owned();
@@ -359,11 +361,11 @@ impl ChatView {
         let mut draft = draft.unwrap_or_else(|| DraftText::new(0, 0));
         let shown = &draft.text[..draft.shown];
         if shown.trim_end() == text.trim_end() {
-            // All of it stands there. Empty lines at the end of a reply would only move the prompt down.
+            // All of it was shown. Empty lines at the end would only move the prompt down.
             return lines;
         }
         if !text.starts_with(shown) {
-            lines.extend(self.remark(Style::Quiet, "[the reply as it was kept]"));
+            lines.extend(self.remark(TextStyle::Quiet, "[the reply as it was kept]"));
             draft = DraftText::new(0, 0);
         }
         draft.text = text[..text.trim_end().len().max(draft.shown)].to_owned();
@@ -372,7 +374,7 @@ impl ChatView {
         lines
     }
 
-    /// Lines of a reply.
+    /// Shows lines of a reply.
     fn reply(&mut self, lines: Vec<StyledLine>) -> Vec<StyledLine> {
         if lines.is_empty() {
             return lines;
@@ -384,14 +386,14 @@ impl ChatView {
         all
     }
 
-    /// Shows the line that is being written, because another one comes below it. The reply may go on.
+    /// Shows the line that is being written, because another one follows. The reply may continue.
     fn flush_draft(&mut self) -> Vec<StyledLine> {
         let Some(draft) = self.draft.as_mut().filter(|d| !d.has_gap) else { return Vec::new() };
         let rest = draft.rest();
         self.reply(rest)
     }
 
-    /// Shows what is left of a reply that is not going on. A line that was being written would vanish otherwise.
+    /// Shows the rest of a reply that does not continue. Otherwise its last line would vanish.
     fn drop_draft(&mut self) -> Vec<StyledLine> {
         let lines = self.flush_draft();
         self.draft = None;
@@ -403,13 +405,13 @@ impl ChatView {
         let result = body.result.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
         let line = match (&body.state, before) {
             (ToolState::Failed, _) => {
-                StyledLine::of(Style::Bad, "· ").and(Style::Quiet, &body.title).and(Style::Bad, &format!(" failed{result}"))
+                StyledLine::of(TextStyle::Bad, "· ").and(TextStyle::Quiet, &body.title).and(TextStyle::Bad, &format!(" failed{result}"))
             }
-            (ToolState::Unknown, _) => StyledLine::of(Style::Busy, "· ")
-                .and(Style::Quiet, &body.title)
-                .and(Style::Busy, " was interrupted: its outcome is unknown"),
-            (_, None) => StyledLine::of(Style::Busy, "· ").and(Style::Quiet, &format!("{}{result}", body.title)),
-            // It was shown when it began.
+            (ToolState::Unknown, _) => StyledLine::of(TextStyle::Busy, "· ")
+                .and(TextStyle::Quiet, &body.title)
+                .and(TextStyle::Busy, " was interrupted: its outcome is unknown"),
+            (_, None) => StyledLine::of(TextStyle::Busy, "· ").and(TextStyle::Quiet, &format!("{}{result}", body.title)),
+            // It was shown when it started.
             (_, Some(_)) => return Vec::new(),
         };
         let mut lines = self.flush_draft();
@@ -422,11 +424,11 @@ impl ChatView {
     fn permission(&mut self, body: PermissionBody) -> Vec<StyledLine> {
         let mut lines = self.flush_draft();
         lines.push(match &body.answer {
-            None => StyledLine::of(Style::Busy, "? ").and(Style::Bold, &body.question),
+            None => StyledLine::of(TextStyle::Busy, "? ").and(TextStyle::Bold, &body.question),
             Some(answer) => {
                 let (is_allowed, by) = verdict(&body, answer);
-                let (style, word) = if is_allowed { (Style::Good, "allowed") } else { (Style::Bad, "refused") };
-                StyledLine::of(style, word).and(Style::Quiet, &format!(": {}{by}", body.question))
+                let (style, word) = if is_allowed { (TextStyle::Good, "allowed") } else { (TextStyle::Bad, "refused") };
+                StyledLine::of(style, word).and(TextStyle::Quiet, &format!(": {}{by}", body.question))
             }
         });
         let is_same = self.question.as_ref().is_some_and(|open| open.permission == body.permission);
@@ -442,7 +444,7 @@ impl ChatView {
 
     fn line(&mut self, part: &Part, body: &LineBody) -> Vec<StyledLine> {
         self.told.extend(part.turn);
-        // They end the turns that are open, which needs no second line.
+        // These end the open turns, which needs no second line.
         if matches!(body.about.as_deref(), Some("stopped" | "new" | "returned")) {
             self.told.extend(self.open.keys());
         }
@@ -450,15 +452,15 @@ impl ChatView {
             self.shown_answers.remove(at);
             return Vec::new();
         }
-        if self.shown_lines.len() == MAX_SHOWN_LINES {
+        if self.shown_lines.len() == MAX_COMPARED_LINES {
             self.shown_lines.pop_front();
         }
         self.shown_lines.push_back(body.text.clone());
         let mut lines = self.flush_draft();
         let style = match body.about.as_deref() {
-            Some("failed" | "suspended" | "gave_up") => Style::Bad,
-            Some("notice" | "new" | "returned") => Style::Quiet,
-            _ => Style::Busy,
+            Some("failed" | "suspended" | "gave_up") => TextStyle::Bad,
+            Some("notice" | "new" | "returned") => TextStyle::Quiet,
+            _ => TextStyle::Busy,
         };
         lines.extend(self.remark(style, &body.text));
         lines
@@ -478,7 +480,7 @@ impl ChatView {
             if !is_cut {
                 return lines;
             }
-            // Kept: the part that replaces the draft may still come, and shows then what is not there.
+            // The draft is kept: the part that replaces it may still arrive, and then shows the rest.
             lines.extend(self.flush_draft());
             lines.extend(self.ended(turn, "interrupted; it will be resumed"));
             return lines;
@@ -491,7 +493,7 @@ impl ChatView {
                 let mut lines = self.drop_draft();
                 let is_empty = !self.replied.remove(&turn.id) && turn.reply.as_deref().is_none_or(|reply| reply.trim().is_empty());
                 if is_empty && self.is_caught_up {
-                    lines.extend(self.remark(Style::Quiet, ANSWERED_NOTHING));
+                    lines.extend(self.remark(TextStyle::Quiet, ANSWERED_NOTHING));
                 }
                 lines
             }
@@ -503,10 +505,10 @@ impl ChatView {
         }
     }
 
-    /// A turn stopped without a reply. If the gateway had no line about it, this is the line.
+    /// Shows that a turn ended without a reply, unless a line of the gateway has said so.
     fn ended(&mut self, turn: &TurnInfo, how: &str) -> Vec<StyledLine> {
         match !self.told.remove(&turn.id) && self.is_caught_up {
-            true => self.remark(Style::Busy, &format!("[{how}]")),
+            true => self.remark(TextStyle::Busy, &format!("[{how}]")),
             false => Vec::new(),
         }
     }
@@ -516,15 +518,15 @@ impl ChatView {
     }
 }
 
-/// Whether a question was answered with yes, and by whom or by which rule, in brackets.
+/// Whether a question was answered with yes, and by which user or rule, in brackets.
 pub(super) fn verdict(body: &PermissionBody, answer: &str) -> (bool, String) {
-    // What a rule allowed without a question has no options.
+    // A permission that a rule allowed without a question has no options.
     let chosen = body.options.iter().find(|option| option.option == answer);
     let is_allowed = chosen.map_or(answer == ALLOWED, |option| option.kind.starts_with("allow"));
     (is_allowed, body.by.as_deref().map(|by| format!(" ({by})")).unwrap_or_default())
 }
 
-/// The keys that answer a question: letters for what agents ask most, else numbers.
+/// The keys that answer a question: letters for common options, else numbers.
 pub(super) fn choices(question: &PermissionBody) -> Vec<(char, &PermissionOption)> {
     let mut keys: Vec<(char, &PermissionOption)> = Vec::new();
     for (n, option) in question.options.iter().enumerate().take(9) {

@@ -1,11 +1,11 @@
 //! Lines in the width of a terminal: text is wrapped at words, code is not.
 
-use super::markdown::{Flow, Span, Style, StyledLine};
+use super::markdown::{Flow, Span, StyledLine, TextStyle};
 use unicode_width::UnicodeWidthChar as _;
 
-/// Asks for the picture of the character before it, which is two columns wide.
+/// Asks for the emoji form of the character before it, which is two columns wide.
 const PICTURE: char = '\u{fe0f}';
-/// Joins the characters at its sides into one.
+/// Joins the characters before and after it.
 const JOINER: char = '\u{200d}';
 
 /// The rows of a line that is written once. A line of code is one row, however long it is.
@@ -16,7 +16,7 @@ pub(super) fn finished_rows(line: &StyledLine, room: usize) -> Vec<StyledLine> {
     }
 }
 
-/// The rows of a line that will be drawn again: none is longer than the room, so that it is known how many there are.
+/// The rows of a line that will be drawn again. None is wider than the room, so that their number is known.
 pub(super) fn live_rows(line: &StyledLine, room: usize) -> Vec<StyledLine> {
     match line.flow {
         Flow::Words { hang } => rows(line, room, hang, is_word_break),
@@ -25,16 +25,16 @@ pub(super) fn live_rows(line: &StyledLine, room: usize) -> Vec<StyledLine> {
 }
 
 /// A character, its style, and how many columns it takes.
-type Cell = (char, Style, usize);
+type StyledCell = (char, TextStyle, usize);
 
-fn rows(line: &StyledLine, room: usize, hang: usize, is_break: fn(Cell, Cell) -> bool) -> Vec<StyledLine> {
+fn rows(line: &StyledLine, room: usize, hang: usize, is_break: fn(StyledCell, StyledCell) -> bool) -> Vec<StyledLine> {
     // An indent that leaves no room for words is cut.
     let hang = hang.min(room / 2);
     let cells = cells(line);
     let (mut rows, mut rest) = (Vec::new(), &cells[..]);
     loop {
         let indent = if rows.is_empty() { 0 } else { hang };
-        // What stands before the words of the first row, such as the mark of an item, is not left alone there.
+        // The mark of an item is not left alone on the first row.
         let mark = if rows.is_empty() { cells_within(rest, hang) } else { 0 };
         let (row, after) = rest.split_at(row_len(rest, room - indent, mark, is_break));
         let is_whole = after.is_empty() && row.iter().map(|(.., width)| width).sum::<usize>() <= room - indent;
@@ -47,8 +47,8 @@ fn rows(line: &StyledLine, room: usize, hang: usize, is_break: fn(Cell, Cell) ->
     }
 }
 
-fn cells(line: &StyledLine) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = Vec::new();
+fn cells(line: &StyledLine) -> Vec<StyledCell> {
+    let mut cells: Vec<StyledCell> = Vec::new();
     for span in &line.spans {
         for c in span.text.chars() {
             if c == PICTURE
@@ -62,20 +62,20 @@ fn cells(line: &StyledLine) -> Vec<Cell> {
     cells
 }
 
-/// How many cells from the first on fit into this many columns.
-fn cells_within(cells: &[Cell], columns: usize) -> usize {
+/// How many of the first cells fit into this many columns.
+fn cells_within(cells: &[StyledCell], columns: usize) -> usize {
     let mut used = 0;
-    let fits = |cell: &&Cell| {
+    let fits = |cell: &&StyledCell| {
         used += cell.2;
         used <= columns
     };
     cells.iter().take_while(fits).count()
 }
 
-/// How many cells the next row has, at least one. It ends at the last place behind its mark that may be a break, else where the room ends.
-fn row_len(cells: &[Cell], room: usize, mark: usize, is_break: fn(Cell, Cell) -> bool) -> usize {
+/// How many cells the next row has, at least one. It ends at the last possible break after its mark, else where the room ends.
+fn row_len(cells: &[StyledCell], room: usize, mark: usize, is_break: fn(StyledCell, StyledCell) -> bool) -> usize {
     let (mut used, mut last_break) = (0, None);
-    // Behind an indent nothing is broken: it would leave an empty row.
+    // There is no break right after an indent, which would leave an empty row.
     let indent = cells.iter().take_while(|(c, ..)| *c == ' ').count().max(mark);
     for (at, cell) in cells.iter().enumerate() {
         if at > indent && is_break(cells[at - 1], *cell) {
@@ -90,8 +90,8 @@ fn row_len(cells: &[Cell], room: usize, mark: usize, is_break: fn(Cell, Cell) ->
     cells.len()
 }
 
-/// Whether a row may end between these two: behind spaces, and beside a character of a script that is written without spaces.
-fn is_word_break((before, _, before_width): Cell, (after, _, width): Cell) -> bool {
+/// Whether a row may end between two characters: after spaces, and beside a character of a script without spaces.
+fn is_word_break((before, _, before_width): StyledCell, (after, _, width): StyledCell) -> bool {
     match (before, after) {
         (_, ' ') | (JOINER, _) => false,
         (' ', _) => true,
@@ -99,7 +99,7 @@ fn is_word_break((before, _, before_width): Cell, (after, _, width): Cell) -> bo
     }
 }
 
-/// Whether a character stays with the one before it: punctuation that ends something, and what changes the colour of a picture.
+/// Whether a character stays with the one before it: closing punctuation, and skin tones of emoji.
 fn is_tied(c: char) -> bool {
     matches!(
         c,
@@ -108,8 +108,8 @@ fn is_tied(c: char) -> bool {
     ) || c.is_ascii_punctuation()
 }
 
-fn row_of(indent: usize, cells: &[Cell]) -> StyledLine {
-    let mut row = StyledLine::of(Style::Plain, &" ".repeat(indent));
+fn row_of(indent: usize, cells: &[StyledCell]) -> StyledLine {
+    let mut row = StyledLine::of(TextStyle::Plain, &" ".repeat(indent));
     for (c, style, _) in cells {
         match row.spans.last_mut().filter(|span| span.style == *style) {
             Some(span) => span.text.push(*c),
@@ -121,14 +121,14 @@ fn row_of(indent: usize, cells: &[Cell]) -> StyledLine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::markdown::{Markdown, Paint};
+    use super::super::markdown::{ChatPaint, Markdown};
     use super::*;
     use proptest::prelude::*;
     use unicode_width::UnicodeWidthStr as _;
 
     fn wrapped(text: &str, room: usize) -> Vec<String> {
         let mut markdown = Markdown::default();
-        text.lines().flat_map(|line| finished_rows(&markdown.line(line), room)).map(|row| row.paint(Paint::Plain)).collect()
+        text.lines().flat_map(|line| finished_rows(&markdown.line(line), room)).map(|row| row.paint(ChatPaint::Plain)).collect()
     }
 
     #[test]
@@ -161,8 +161,8 @@ mod tests {
     #[test]
     fn code_is_left_as_it_is() {
         assert_eq!(wrapped("```\nlet a = one + two;\n```\nlet a = one", 7), ["```", "let a = one + two;", "```", "let a =", "one"]);
-        let code = StyledLine { flow: Flow::Whole, ..StyledLine::of(Style::Code, "let  a = b;") };
-        let live: Vec<_> = live_rows(&code, 5).iter().map(|row| row.paint(Paint::Plain)).collect();
+        let code = StyledLine { flow: Flow::Whole, ..StyledLine::of(TextStyle::Code, "let  a = b;") };
+        let live: Vec<_> = live_rows(&code, 5).iter().map(|row| row.paint(ChatPaint::Plain)).collect();
         assert_eq!(live, ["let", "a = b", ";"], "until it is finished, rows of it are counted");
     }
 

@@ -1,6 +1,6 @@
 //! The clients of agents: calls the command in their configuration to see whether it works.
 
-use super::super::install::{Call, Configured, Scope, configured};
+use super::super::install::{InstalledEntry, Scope, ServerCommand, installed_entries};
 use super::super::out::tame;
 use super::{Check, Context};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -23,7 +23,7 @@ const MAX_OUTPUT: u64 = 4 << 20;
 const MAX_ERRORS: u64 = 4 << 10;
 
 pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
-    let all = configured(ctx);
+    let all = installed_entries(ctx);
     if all.is_empty() {
         return vec![Check::ok(NAME, "no client is configured to use Outlast (`outlast install claude` configures one)")];
     }
@@ -34,9 +34,9 @@ pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
     checks
 }
 
-/// The result of a call.
+/// What a server did when it was started and asked for its tools.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum ProbeResult {
     Works {
         tools: usize,
         version: String,
@@ -51,57 +51,61 @@ enum Found {
     Strange(String),
 }
 
-async fn check(one: &Configured, program: &Path) -> Check {
+async fn check(one: &InstalledEntry, program: &Path) -> Check {
     let client = one.client.name();
     let named = format!("{client}: {}", one.file.display());
     let again = match one.scope {
         Scope::User => format!("outlast install {client}"),
         Scope::Project => format!("outlast install {client} --project"),
     };
-    let call = match &one.call {
-        Ok(call) => call,
+    let command = match &one.command {
+        Ok(command) => command,
         Err(why) => {
             return Check::degraded(NAME, &[], format!("{client}: {why}"))
                 .means("whether it uses Outlast is not known")
                 .hint("correct the file");
         }
     };
-    // A project directory may come from another person. What it names is not run, unless it is this program.
-    let us = Path::new(&call.argv[0]).canonicalize().is_ok_and(|path| program.canonicalize().is_ok_and(|us| us == path));
-    if one.scope == Scope::Project && !us {
-        return Check::degraded(NAME, &[], format!("{named} names another program, {}, which is not run here", tame(&call.argv[0])))
+    // A project directory may come from another person. Its command is run only if that is this program.
+    let is_this_program = Path::new(&command.argv[0]).canonicalize().is_ok_and(|path| program.canonicalize().is_ok_and(|own| own == path));
+    if one.scope == Scope::Project && !is_this_program {
+        return Check::degraded(NAME, &[], format!("{named} names another program, {}, which is not run here", tame(&command.argv[0])))
             .means("whether it works is not known")
             .hint(format!("`{again}` makes it name this program"));
     }
-    judge(&named, &again, &call.argv[0], probe(call).await)
+    judge(&named, &again, &command.argv[0], probe(command).await)
 }
 
-fn judge(named: &str, again: &str, program: &str, found: Found) -> Check {
+fn judge(named: &str, again: &str, program: &str, found: ProbeResult) -> Check {
     let program = tame(program);
     let broken = |what: String| Check::broken(NAME, format!("{named}: {what}")).means("the client has no tools of Outlast");
     match found {
-        Found::Works { tools, version } if version == env!("CARGO_PKG_VERSION") => {
+        ProbeResult::Works { tools, version } if version == env!("CARGO_PKG_VERSION") => {
             Check::ok(NAME, format!("{named}: works, {tools} tools"))
         }
-        Found::Works { tools, version } => Check::degraded(
+        ProbeResult::Works { tools, version } => Check::degraded(
             NAME,
             &[],
             format!("{named}: works, {tools} tools, of version {version}; this is {}", env!("CARGO_PKG_VERSION")),
         )
         .means("the client uses another version than you do")
         .hint(format!("`{again}` makes it use this one (it names {program})")),
-        Found::Gone => broken(format!("it names {program}, which does not exist")).hint(format!("`{again}` makes it name this program")),
-        Found::CannotRun(why) => broken(format!("{program} cannot be run: {why}")).hint(format!("`{again}` makes it name this program")),
-        Found::Ended(words) if words.contains("unrecognized subcommand") => {
+        ProbeResult::Gone => {
+            broken(format!("it names {program}, which does not exist")).hint(format!("`{again}` makes it name this program"))
+        }
+        ProbeResult::CannotRun(why) => {
+            broken(format!("{program} cannot be run: {why}")).hint(format!("`{again}` makes it name this program"))
+        }
+        ProbeResult::Ended(words) if words.contains("unrecognized subcommand") => {
             broken(format!("{program} has no `mcp` command: it is older than the entry"))
                 .hint(format!("upgrade it, or run `{again}` with a newer program"))
         }
-        Found::Ended(words) => {
+        ProbeResult::Ended(words) => {
             broken(format!("{program} exited before it answered{}", said(&words))).hint("run it by hand, with the arguments of the entry")
         }
-        Found::Silent => broken(format!("{program} did not answer within {} s", ANSWER_TIMEOUT.as_secs()))
+        ProbeResult::Silent => broken(format!("{program} did not answer within {} s", ANSWER_TIMEOUT.as_secs()))
             .hint("check whether `outlast engine status` answers"),
-        Found::Strange(words) => broken(format!("{program} does not answer as an MCP server{}", said(&words)))
+        ProbeResult::Strange(words) => broken(format!("{program} does not answer as an MCP server{}", said(&words)))
             .hint(format!("`{again}` makes it name this program")),
     }
 }
@@ -113,18 +117,18 @@ fn said(words: &str) -> String {
     }
 }
 
-/// Calls it as a client does, and asks for its tools.
-async fn probe(call: &Call) -> Found {
-    let mut command = Command::new(&call.argv[0]);
-    command.args(&call.argv[1..]).envs(call.env.iter().map(|(name, value)| (name, value)));
+/// Starts the server as a client does, and asks for its tools.
+async fn probe(server: &ServerCommand) -> ProbeResult {
+    let mut command = Command::new(&server.argv[0]);
+    command.args(&server.argv[1..]).envs(server.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Found::Gone,
-        Err(e) => return Found::CannotRun(e.to_string()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return ProbeResult::Gone,
+        Err(e) => return ProbeResult::CannotRun(e.to_string()),
     };
     let complaints = child.stderr.take().expect("it was piped");
-    // Read beside, so that it never waits for us with a full pipe.
+    // Read at the same time, so that a full pipe never blocks the server.
     let complaints = tokio::spawn(async move {
         let mut said = Vec::new();
         let mut complaints = complaints.take(MAX_ERRORS);
@@ -136,13 +140,13 @@ async fn probe(call: &Call) -> Found {
     leave(child).await;
     match found {
         Ok(Ok(found)) => found,
-        Ok(Err(_closed)) => Found::Ended(timeout(EXIT_TIMEOUT, complaints).await.ok().and_then(Result::ok).unwrap_or_default()),
-        Err(_) => Found::Silent,
+        Ok(Err(_closed)) => ProbeResult::Ended(timeout(EXIT_TIMEOUT, complaints).await.ok().and_then(Result::ok).unwrap_or_default()),
+        Err(_) => ProbeResult::Silent,
     }
 }
 
 /// The first messages of a client. An error if it closes its output.
-async fn converse(child: &mut Child) -> std::io::Result<Found> {
+async fn converse(child: &mut Child) -> std::io::Result<ProbeResult> {
     let closed = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
     let mut input = child.stdin.take().ok_or_else(closed)?;
     let mut output = BufReader::new(child.stdout.take().ok_or_else(closed)?.take(MAX_OUTPUT));
@@ -152,18 +156,18 @@ async fn converse(child: &mut Child) -> std::io::Result<Found> {
     say(&mut input, &hello).await?;
     let hello = match answer(&mut output, 1).await? {
         Ok(hello) => hello,
-        Err(strange) => return Ok(Found::Strange(strange)),
+        Err(strange) => return Ok(ProbeResult::Strange(strange)),
     };
     say(&mut input, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
     say(&mut input, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}})).await?;
     let tools = match answer(&mut output, 2).await? {
         Ok(tools) => tools,
-        Err(strange) => return Ok(Found::Strange(strange)),
+        Err(strange) => return Ok(ProbeResult::Strange(strange)),
     };
     let version = hello["serverInfo"]["version"].as_str().unwrap_or("unknown").to_owned();
     Ok(match tools["tools"].as_array() {
-        Some(tools) => Found::Works { tools: tools.len(), version },
-        None => Found::Strange(tools.to_string()),
+        Some(tools) => ProbeResult::Works { tools: tools.len(), version },
+        None => ProbeResult::Strange(tools.to_string()),
     })
 }
 
@@ -203,11 +207,11 @@ async fn leave(mut child: Child) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::*;
 
-    fn sh(script: &str) -> Call {
-        Call { argv: ["sh", "-c", script].map(str::to_owned).into(), env: vec![("GREETING".into(), "1.2.3".into())] }
+    fn sh(script: &str) -> ServerCommand {
+        ServerCommand { argv: ["sh", "-c", script].map(str::to_owned).into(), env: vec![("GREETING".into(), "1.2.3".into())] }
     }
 
     const SERVER: &str = r#"
@@ -220,16 +224,16 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_command_says_is_found_out_by_a_call() {
-        assert_eq!(probe(&sh(SERVER)).await, Found::Works { tools: 2, version: "1.2.3".into() });
+        assert_eq!(probe(&sh(SERVER)).await, ProbeResult::Works { tools: 2, version: "1.2.3".into() });
         assert_eq!(
             probe(&sh("echo \"error: unrecognized subcommand 'mcp'\" >&2; exit 2")).await,
-            Found::Ended("error: unrecognized subcommand 'mcp'\n".into())
+            ProbeResult::Ended("error: unrecognized subcommand 'mcp'\n".into())
         );
-        assert_eq!(probe(&sh("echo hello; cat >/dev/null")).await, Found::Strange("hello\n".into()));
+        assert_eq!(probe(&sh("echo hello; cat >/dev/null")).await, ProbeResult::Strange("hello\n".into()));
         let refused = r#"echo '{"jsonrpc":"2.0","id":1,"error":{"code":-1}}'; cat >/dev/null"#;
-        assert_eq!(probe(&sh(refused)).await, Found::Strange("{\"code\":-1}".into()));
-        assert_eq!(probe(&Call { argv: vec!["/no/such/outlast".into()], env: Vec::new() }).await, Found::Gone);
-        assert!(matches!(probe(&Call { argv: vec!["/etc/passwd".into()], env: Vec::new() }).await, Found::CannotRun(_)));
+        assert_eq!(probe(&sh(refused)).await, ProbeResult::Strange("{\"code\":-1}".into()));
+        assert_eq!(probe(&ServerCommand { argv: vec!["/no/such/outlast".into()], env: Vec::new() }).await, ProbeResult::Gone);
+        assert!(matches!(probe(&ServerCommand { argv: vec!["/etc/passwd".into()], env: Vec::new() }).await, ProbeResult::CannotRun(_)));
     }
 
     #[tokio::test]
@@ -237,28 +241,28 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let note = tmp.path().join("pid");
         let script = format!("sleep 1000 & echo $! > '{}'; trap '' TERM; wait", note.display());
-        assert_eq!(probe(&sh(&script)).await, Found::Silent);
+        assert_eq!(probe(&sh(&script)).await, ProbeResult::Silent);
         let pid = std::fs::read_to_string(note).unwrap().trim().parse().unwrap();
         outlast_testkit::product::wait_for_end(pid, Duration::from_secs(20));
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Whoever inherited it may still have to reap it.
+        // Its new parent may not have reaped it yet.
         assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
     }
 
     #[test]
     fn each_finding_says_what_to_do() {
         let all = [
-            Found::Works { tools: 7, version: env!("CARGO_PKG_VERSION").into() },
-            Found::Works { tools: 7, version: "0.0.1".into() },
-            Found::Gone,
-            Found::CannotRun("Permission denied (os error 13)".into()),
-            Found::Ended("\nerror: unrecognized subcommand 'mcp'\n".into()),
-            Found::Ended("\nout of \x1b[31mluck\n".into()),
-            Found::Silent,
-            Found::Strange("hello\n".into()),
+            ProbeResult::Works { tools: 7, version: env!("CARGO_PKG_VERSION").into() },
+            ProbeResult::Works { tools: 7, version: "0.0.1".into() },
+            ProbeResult::Gone,
+            ProbeResult::CannotRun("Permission denied (os error 13)".into()),
+            ProbeResult::Ended("\nerror: unrecognized subcommand 'mcp'\n".into()),
+            ProbeResult::Ended("\nout of \x1b[31mluck\n".into()),
+            ProbeResult::Silent,
+            ProbeResult::Strange("hello\n".into()),
         ];
         let checks = all.map(|found| judge("codex: /home/me/.codex/config.toml", "outlast install codex", "/bin/outlast", found));
-        assert!(checks.iter().all(|c| c.state == State::Ok || !c.hint.is_empty() && !c.means.is_empty()));
+        assert!(checks.iter().all(|c| c.state == CheckState::Ok || !c.hint.is_empty() && !c.means.is_empty()));
         let text: Vec<_> = checks.iter().map(|c| format!("{:?} {}\n  means: {}\n  → {}", c.state, c.what, c.means, c.hint)).collect();
         insta::assert_snapshot!(text.join("\n").replace(env!("CARGO_PKG_VERSION"), "THIS"));
     }

@@ -1,7 +1,7 @@
-//! The engine and the keepers, and what they could not have.
+//! The engine and the keepers, and what they could not get.
 
 use super::super::Context;
-use super::{Check, EngineReport, Facts, machine};
+use super::{Check, DoctorFacts, EngineReport, machine};
 use crate::os::{self, Surroundings};
 use outlast_client::EngineStatus;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 /// How many ids are named before the rest is counted.
 const MAX_NAMED: usize = 4;
 
-pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
+pub(super) fn checks(ctx: &Context, facts: &DoctorFacts<'_>) -> Vec<Check> {
     let mut all = Vec::new();
     match facts.found {
         Err(e) => {
@@ -21,7 +21,7 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
             all.push(version(status));
             all.extend(outdated(&ctx.settings.outdated(&status.settings)));
             all.push(Check::ok("shell", status.shell.clone()));
-            let group = Group {
+            let group = CgroupFacts {
                 place: &facts.place,
                 has_leaf: facts.trial.and_then(|t| t.has_leaf()),
                 stopped: facts.trial.and_then(|t| t.stopped()),
@@ -37,7 +37,7 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
 }
 
 /// What is known about cgroups besides the engine's answer.
-struct Group<'a> {
+struct CgroupFacts<'a> {
     place: &'a Surroundings,
     /// Whether the trial's commands had cgroups of their own.
     has_leaf: Option<bool>,
@@ -66,8 +66,8 @@ fn version(s: &EngineStatus) -> Check {
     Check::ok(NAME, format!("pid {}, version {}, {} running of {} known", s.pid, s.version, s.running, s.known))
 }
 
-/// What the engine says it could not have, each with what it means and what to do.
-fn promises(degraded: &[String], group: &Group<'_>) -> Vec<Check> {
+/// What the engine could not get, each with what it means and what to do.
+fn promises(degraded: &[String], group: &CgroupFacts<'_>) -> Vec<Check> {
     let is_about_cgroups = |what: &&String| what.contains("cgroup");
     let is_about_logout = |what: &str| what.contains(machine::ENDS_AT_LOGOUT);
     let mut all = vec![cgroup(degraded.iter().find(is_about_cgroups).map(String::as_str), group)];
@@ -76,7 +76,7 @@ fn promises(degraded: &[String], group: &Group<'_>) -> Vec<Check> {
 }
 
 /// The cgroups of the engine and of commands. `why`: the engine's sentence on why it has none.
-fn cgroup(why: Option<&str>, group: &Group<'_>) -> Check {
+fn cgroup(why: Option<&str>, group: &CgroupFacts<'_>) -> Check {
     const NAME: &str = "cgroup";
     let stopped = group.stopped.map(|n| format!(" (in the trial it ended all {n})")).unwrap_or_default();
     let tree = format!(
@@ -174,7 +174,7 @@ pub(super) fn named(ids: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::super::tests::{MACHINE, docker, shown};
     use super::*;
 
@@ -192,17 +192,17 @@ mod tests {
 
     #[test]
     fn every_degraded_promise_says_what_it_means_and_what_to_do() {
-        let group = Group { place: &MACHINE, has_leaf: None, stopped: None };
+        let group = CgroupFacts { place: &MACHINE, has_leaf: None, stopped: None };
         let checks = promises(&said(), &group);
         assert_eq!(checks.iter().map(|c| c.name).collect::<Vec<_>>(), ["cgroup", "index", "folder", "sink"]);
         for check in &checks {
-            assert!(check.state == State::Degraded && !check.promises.is_empty(), "{check:?}");
+            assert!(check.state == CheckState::Degraded && !check.promises.is_empty(), "{check:?}");
             assert!(!check.means.is_empty() && !check.hint.is_empty(), "{check:?}");
         }
         insta::assert_snapshot!(shown(&checks[1..]));
         let limit = promise("a hard limit of its starter allows the engine and its keepers 7 bytes: start it without that limit");
-        assert_eq!((limit.name, limit.state, limit.hint.as_str()), ("limits", State::Degraded, "start it without that limit"));
-        assert_eq!(promise("something new").state, State::Degraded);
+        assert_eq!((limit.name, limit.state, limit.hint.as_str()), ("limits", CheckState::Degraded, "start it without that limit"));
+        assert_eq!(promise("something new").state, CheckState::Degraded);
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
             ("Docker, not tried", &docker, Some(STARTERS), (None, None)),
         ];
         let text = cases.map(|(name, place, why, (has_leaf, stopped))| {
-            format!("# {name}\n{}", shown(&[cgroup(why, &Group { place, has_leaf, stopped })]))
+            format!("# {name}\n{}", shown(&[cgroup(why, &CgroupFacts { place, has_leaf, stopped })]))
         });
         insta::assert_snapshot!(text.join("\n"));
     }

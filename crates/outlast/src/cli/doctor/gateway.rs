@@ -1,18 +1,18 @@
-//! The gateway: whether it runs or could be started, and whether everything it remembers can be read.
+//! The gateway: whether it runs or could be started, and whether its database can be read.
 
-use super::super::chat;
+use super::super::gateway::not_installed;
 use super::{Check, Context};
 use outlast_client::{Chat, Connect, GatewayStatus};
 use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
-/// How long a look at what the gateway remembers may take.
-const LOOK_LIMIT: Duration = Duration::from_secs(30);
+/// How long the check of the database may take.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many rows that cannot be read are named; the others are counted.
 const MAX_NAMED_ROWS: usize = 5;
 
-/// Nothing where there never was a conversation.
+/// No checks in a home that never had a conversation.
 pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
     let mut all: Vec<Check> = ctx.settings.gateway.faults.iter().map(|fault| misconfigured(ctx, fault)).collect();
     if ctx.settings.home.join("gateway.db").exists() {
@@ -48,10 +48,10 @@ fn running(status: &GatewayStatus) -> Vec<Check> {
     if status.notes.is_empty() { vec![Check::ok("gateway", what)] } else { unreadable(&status.notes) }
 }
 
-/// Has the program look that would be started.
+/// Runs the check of the program that would be started.
 async fn idle(ctx: &Context) -> Vec<Check> {
     let Some(program) = ctx.world.gateway() else {
-        let missing = chat::not_installed(&ctx.world.program);
+        let missing = not_installed(&ctx.world.program);
         return vec![Check::broken("gateway", missing.error()).means("conversations wait").hint(missing.hint())];
     };
     match look(ctx, &program).await {
@@ -62,7 +62,7 @@ async fn idle(ctx: &Context) -> Vec<Check> {
                 false => unreadable(&rows),
             }
         }
-        // What is wrong with the configuration is told above.
+        // Faults of the configuration are reported above.
         Ok(_) if !ctx.settings.gateway.faults.is_empty() => Vec::new(),
         Ok(output) => vec![cannot_start(&ctx.settings.home, &String::from_utf8_lossy(&output.stderr))],
         Err(error) => vec![
@@ -76,7 +76,7 @@ async fn idle(ctx: &Context) -> Vec<Check> {
 async fn look(ctx: &Context, program: &Path) -> std::io::Result<Output> {
     let mut command = tokio::process::Command::new(program);
     command.arg("--home").arg(&ctx.settings.home).arg("--check").stdin(std::process::Stdio::null()).kill_on_drop(true);
-    tokio::time::timeout(LOOK_LIMIT, command.output()).await?
+    tokio::time::timeout(CHECK_TIMEOUT, command.output()).await?
 }
 
 fn cannot_start(home: &Path, said: &str) -> Check {

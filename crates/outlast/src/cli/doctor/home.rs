@@ -133,7 +133,7 @@ fn sockets(home: &Path) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::super::tests::shown;
     use super::*;
 
@@ -158,13 +158,13 @@ mod tests {
     fn a_home_is_looked_at_from_all_sides() {
         let tmp = tempfile::tempdir().unwrap();
         let home = tmp.path().join("home");
-        assert_eq!(checks(&home, None).iter().map(|c| c.state).collect::<Vec<_>>(), [State::Broken]);
+        assert_eq!(checks(&home, None).iter().map(|c| c.state).collect::<Vec<_>>(), [CheckState::Broken]);
         std::fs::create_dir(&home).unwrap();
         std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let open = owned(&home);
-        assert_eq!((open.state, open.promises), (State::Degraded, &["P8"][..]), "{open:?}");
-        assert_eq!(sockets(&home).state, State::Degraded);
+        assert_eq!((open.state, open.promises), (CheckState::Degraded, &["P8"][..]), "{open:?}");
+        assert_eq!(sockets(&home).state, CheckState::Degraded);
         std::os::unix::fs::symlink(&home, home.join("run")).unwrap();
-        assert_eq!(sockets(&home).state, State::Broken);
+        assert_eq!(sockets(&home).state, CheckState::Broken);
     }
 }

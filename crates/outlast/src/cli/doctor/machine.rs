@@ -2,7 +2,7 @@
 
 use super::super::engine::install;
 use super::super::{Context, times};
-use super::{Check, Facts};
+use super::{Check, DoctorFacts};
 use crate::os;
 use outlast_client::Time;
 
@@ -14,7 +14,7 @@ const EARLIEST: Time = Time::from_micros(1_735_689_600_000_000);
 pub(super) const STAYS_IN_SESSION: &str = "the engine stays in the login session";
 pub(super) const ENDS_AT_LOGOUT: &str = "logout systemd ends this engine";
 
-pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
+pub(super) fn checks(ctx: &Context, facts: &DoctorFacts<'_>) -> Vec<Check> {
     let mut all = vec![kernel(&os::kernel(), facts.trial.and_then(|t| t.has_full_protection())), clock(times::now())];
     if let Ok(found) = facts.found
         && facts.place.has_systemd
@@ -109,7 +109,7 @@ fn logout(login: &Login<'_>) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::super::tests::shown;
     use super::*;
 
@@ -119,9 +119,9 @@ mod tests {
             [("6.15.0", true), ("6.18.3-generic", true), ("7.0", true), ("6.9.12", false), ("5.15.0-91", false), ("odd", false)]
         {
             assert_eq!(keeps_exit_status(release), want, "{release}");
-            assert_eq!(kernel(release, None).state == State::Ok, want, "{release}");
+            assert_eq!(kernel(release, None).state == CheckState::Ok, want, "{release}");
             assert!(
-                kernel(release, Some(true)).state == State::Ok && kernel(release, Some(false)).state == State::Degraded,
+                kernel(release, Some(true)).state == CheckState::Ok && kernel(release, Some(false)).state == CheckState::Degraded,
                 "what was seen counts"
             );
         }
@@ -131,8 +131,8 @@ mod tests {
     fn a_clock_that_was_never_set_is_told() {
         let unset = clock(Time::from_micros(0));
         // A clock that is set right removes nothing early.
-        assert_eq!((unset.state, unset.means.as_str()), (State::Degraded, "times on records are wrong; running times are right"));
-        assert_eq!(clock(times::now()).state, State::Ok);
+        assert_eq!((unset.state, unset.means.as_str()), (CheckState::Degraded, "times on records are wrong; running times are right"));
+        assert_eq!(clock(times::now()).state, CheckState::Ok);
     }
 
     #[test]

@@ -43,14 +43,14 @@ fn notices(n: usize) -> String {
     }
 }
 
-/// Whether a notice was dropped because no client took it. Earlier versions wrote that nobody had asked for it.
+/// Whether a notice was dropped because no client took it. The last text is that of earlier versions.
 fn is_unread(reason: &str) -> bool {
     ["not taken within", "undelivered notices", "nobody asked for it"].iter().any(|text| reason.contains(text))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::*;
     use serde_json::json;
 
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn undelivered_notices_are_reported_unless_that_was_meant() {
-        assert_eq!(checks(&[], &[told("dropped by hand")])[0].state, State::Ok);
+        assert_eq!(checks(&[], &[told("dropped by hand")])[0].state, CheckState::Ok);
         let unread = checks(&[], &[told("expired: not taken within 28 days")]);
         assert!(unread[0].what.starts_with("1 notice was dropped"), "{unread:?}");
         let first_at = "2023-11-14T22:13:20Z".parse().unwrap();

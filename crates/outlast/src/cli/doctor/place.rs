@@ -1,6 +1,6 @@
 //! Where the program runs: a container, a sandbox, a laptop. The texts differ for each.
 
-use super::{Check, Facts};
+use super::{Check, DoctorFacts};
 use crate::os::{self, Container, Surroundings};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const REAP_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often the process table is read meanwhile.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+pub(super) fn checks(facts: &DoctorFacts<'_>) -> Vec<Check> {
     place(&facts.place).into_iter().chain(reaping(&facts.place, facts.unreaped)).collect()
 }
 

@@ -5,7 +5,7 @@
 mod parts;
 mod scratch;
 
-use super::{Check, Context, State, times};
+use super::{Check, CheckState, Context, times};
 use outlast_client::{Client, ClientError, Connect, Owner, Start};
 use parts::{Trial, Victim};
 use scratch::{NotMade, Scratch};
@@ -18,23 +18,23 @@ const ENGINE_START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a trial observed; a part that was not tried is absent.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct TrialReport {
     not_made: Option<NotMade>,
     /// The engine did not start.
-    engine: Option<Trouble>,
-    pipe: Part<Talked>,
-    terminal: Part<Talked>,
-    keepers: Part<Killed>,
-    next_engine: Part<Killed>,
+    engine: Option<TrialFailure>,
+    pipe: TrialPart<CommandRun>,
+    terminal: TrialPart<CommandRun>,
+    keepers: TrialPart<KillSurvived>,
+    next_engine: TrialPart<KillSurvived>,
     /// The scratch home that could not be removed, and why.
     left: Option<(PathBuf, std::io::Error)>,
 }
 
-type Part<T> = Option<(Result<T, Trouble>, Duration)>;
+type TrialPart<T> = Option<(Result<T, TrialFailure>, Duration)>;
 
 /// A command that printed, read and was stopped.
 #[derive(Debug)]
-pub(super) struct Talked {
+pub(super) struct CommandRun {
     bytes: usize,
     /// How many processes the stop ended.
     stopped: usize,
@@ -46,15 +46,15 @@ pub(super) struct Talked {
 
 /// A command that kept running when a process of ours was killed.
 #[derive(Debug)]
-pub(super) struct Killed {
+pub(super) struct KillSurvived {
     /// `full` or `output-only`, as `poll` shows it.
     protection: String,
 }
 
 /// An observation that breaks or weakens a promise.
 #[derive(Debug)]
-pub(super) struct Trouble {
-    state: State,
+pub(super) struct TrialFailure {
+    state: CheckState,
     promises: &'static [&'static str],
     what: String,
     means: &'static str,
@@ -63,11 +63,11 @@ pub(super) struct Trouble {
     is_fatal: bool,
 }
 
-impl Trouble {
+impl TrialFailure {
     fn broken(promises: &'static [&'static str], what: impl Into<String>) -> Self {
         let means = "commands that run here are affected in the same way";
         let hint = "please report it, with the output of `outlast doctor --json`".into();
-        Self { state: State::Broken, promises, what: what.into(), means, hint, is_fatal: false }
+        Self { state: CheckState::Broken, promises, what: what.into(), means, hint, is_fatal: false }
     }
 
     fn hang(what: &str, limit: Duration) -> Self {
@@ -75,20 +75,20 @@ impl Trouble {
     }
 
     fn refused(what: &str, error: &ClientError) -> Self {
-        let trouble = Self::broken(&[], format!("{error} (while waiting for {what})"));
+        let failure = Self::broken(&[], format!("{error} (while waiting for {what})"));
         let hint = match error {
             // The log that the error names is removed with the scratch home.
             ClientError::Start { .. } => "`outlast engine start` tries the same in your home, and engine.log there says more",
             other => other.hint(),
         };
-        if hint.is_empty() { trouble } else { Self { hint: hint.to_owned(), ..trouble } }
+        if hint.is_empty() { failure } else { Self { hint: hint.to_owned(), ..failure } }
     }
 
     /// Everything else works without a terminal.
     fn no_terminal(why: &str) -> Self {
         let means = "commands that need a terminal do not work here; all others do";
         let hint = "allow the container or sandbox to open terminals (/dev/ptmx and devpts)".into();
-        Self { state: State::Degraded, means, hint, ..Self::broken(&[], why) }
+        Self { state: CheckState::Degraded, means, hint, ..Self::broken(&[], why) }
     }
 
     fn fatal(self) -> Self {
@@ -96,7 +96,7 @@ impl Trouble {
     }
 }
 
-impl Seen {
+impl TrialReport {
     /// Whether the trial's commands had cgroups of their own, if that was observed.
     pub(super) fn has_leaf(&self) -> Option<bool> {
         talked(&self.pipe).map(|t| t.has_leaf)
@@ -113,18 +113,18 @@ impl Seen {
     }
 }
 
-fn talked(part: &Part<Talked>) -> Option<&Talked> {
+fn talked(part: &TrialPart<CommandRun>) -> Option<&CommandRun> {
     part.as_ref().and_then(|(seen, _)| seen.as_ref().ok())
 }
 
 /// Tries everything in a scratch home beside the home of `ctx`, and removes it. None if it was interrupted.
-pub(super) async fn perform(ctx: &Context, interrupted: impl Future<Output = ()>) -> Option<Seen> {
+pub(super) async fn perform(ctx: &Context, interrupted: impl Future<Output = ()>) -> Option<TrialReport> {
     let program = &ctx.world.program;
     scratch::remove_abandoned(&ctx.settings.home, program).await;
-    let mut seen = Seen::default();
+    let mut seen = TrialReport::default();
     let scratch = match Scratch::make(&ctx.settings.home) {
         Ok(scratch) => scratch,
-        Err(not_made) => return Some(Seen { not_made: Some(not_made), ..seen }),
+        Err(not_made) => return Some(TrialReport { not_made: Some(not_made), ..seen }),
     };
     let home = scratch.home.clone();
     let is_complete = tokio::select! {
@@ -135,12 +135,12 @@ pub(super) async fn perform(ctx: &Context, interrupted: impl Future<Output = ()>
     is_complete.then_some(seen)
 }
 
-async fn try_all(ctx: &Context, scratch: &Scratch, seen: &mut Seen) {
+async fn try_all(ctx: &Context, scratch: &Scratch, seen: &mut TrialReport) {
     let mut to = Connect::to(&scratch.home).speaking_for(Owner::session("outlast doctor"));
     to.start = Start::OnDemand { program: ctx.world.program.clone() };
     let client = match parts::within_limit(ENGINE_START_TIMEOUT, "an engine to start", Client::connect(&to)).await {
         Ok(client) => client,
-        Err(trouble) => return seen.engine = Some(trouble.fatal()),
+        Err(failure) => return seen.engine = Some(failure.fatal()),
     };
     let env = ctx.world.env.iter().filter(|(name, _)| name != "OUTLAST_HOME").cloned();
     let env = env.chain([("OUTLAST_HOME".into(), scratch.home.clone().into())]);
@@ -148,7 +148,7 @@ async fn try_all(ctx: &Context, scratch: &Scratch, seen: &mut Seen) {
     caller.umask = ctx.world.umask;
     let trial = Trial { client, home: scratch.home.clone(), caller, login_limit: ctx.settings.snapshot_limit };
     seen.pipe = timed(trial.talk(false)).await;
-    if matches!(&seen.pipe, Some((Err(trouble), _)) if trouble.is_fatal) {
+    if matches!(&seen.pipe, Some((Err(failure), _)) if failure.is_fatal) {
         return;
     }
     seen.terminal = timed(trial.talk(true)).await;
@@ -161,14 +161,14 @@ async fn try_all(ctx: &Context, scratch: &Scratch, seen: &mut Seen) {
     seen.next_engine = timed(trial.kill(Victim::Engine)).await;
 }
 
-async fn timed<T>(part: impl Future<Output = Result<T, Trouble>>) -> Part<T> {
+async fn timed<T>(part: impl Future<Output = Result<T, TrialFailure>>) -> TrialPart<T> {
     let began = Instant::now();
     let done = part.await;
     Some((done, began.elapsed()))
 }
 
 /// The checks, one line for each part.
-pub(super) fn checks(seen: &Seen) -> Vec<Check> {
+pub(super) fn checks(seen: &TrialReport) -> Vec<Check> {
     let mut all = Vec::new();
     if let Some(NotMade { dir, error }) = &seen.not_made {
         all.push(
@@ -180,10 +180,10 @@ pub(super) fn checks(seen: &Seen) -> Vec<Check> {
                 }),
         );
     }
-    if let Some(trouble) = &seen.engine {
-        all.push(failed("engine", trouble));
+    if let Some(failure) = &seen.engine {
+        all.push(failed("engine", failure));
     }
-    let talked = |t: &Talked| {
+    let talked = |t: &CommandRun| {
         let output = times::size(t.bytes as u64);
         let stop = format!("a stop ended all {} processes of a tree (P6)", t.stopped);
         format!("{output} of output are complete (P2), input arrived, the exit code is right (P3), {stop}")
@@ -213,20 +213,22 @@ pub(super) fn checks(seen: &Seen) -> Vec<Check> {
     all
 }
 
-fn check<T>(part: &str, seen: &Part<T>, good: impl Fn(&T) -> String) -> Option<Check> {
+fn check<T>(part: &str, seen: &TrialPart<T>, good: impl Fn(&T) -> String) -> Option<Check> {
     let (seen, took) = seen.as_ref()?;
     Some(match seen {
         Ok(seen) => Check::ok(NAME, format!("{part}: {} ({:.1} s)", good(seen), took.as_secs_f64())),
-        Err(trouble) => failed(part, trouble),
+        Err(failure) => failed(part, failure),
     })
 }
 
-fn failed(part: &str, trouble: &Trouble) -> Check {
-    let check = match trouble.state {
-        State::Degraded => Check::degraded(NAME, trouble.promises, format!("{part}: {}", trouble.what)),
-        State::Ok | State::Broken => Check { promises: trouble.promises, ..Check::broken(NAME, format!("{part}: {}", trouble.what)) },
+fn failed(part: &str, failure: &TrialFailure) -> Check {
+    let check = match failure.state {
+        CheckState::Degraded => Check::degraded(NAME, failure.promises, format!("{part}: {}", failure.what)),
+        CheckState::Ok | CheckState::Broken => {
+            Check { promises: failure.promises, ..Check::broken(NAME, format!("{part}: {}", failure.what)) }
+        }
     };
-    check.means(trouble.means).hint(trouble.hint.clone())
+    check.means(failure.means).hint(failure.hint.clone())
 }
 
 #[cfg(test)]
@@ -235,21 +237,27 @@ mod tests {
     use super::*;
     use std::io;
 
-    fn after<T>(ms: u64, seen: Result<T, Trouble>) -> Part<T> {
+    fn after<T>(ms: u64, seen: Result<T, TrialFailure>) -> TrialPart<T> {
         Some((seen, Duration::from_millis(ms)))
     }
 
-    fn talked(has_leaf: bool) -> Result<Talked, Trouble> {
-        Ok(Talked { bytes: 42_401, stopped: 4, has_leaf, warnings: Vec::new() })
+    fn talked(has_leaf: bool) -> Result<CommandRun, TrialFailure> {
+        Ok(CommandRun { bytes: 42_401, stopped: 4, has_leaf, warnings: Vec::new() })
     }
 
-    fn killed(protection: &str) -> Result<Killed, Trouble> {
-        Ok(Killed { protection: protection.into() })
+    fn killed(protection: &str) -> Result<KillSurvived, TrialFailure> {
+        Ok(KillSurvived { protection: protection.into() })
     }
 
-    fn good() -> Seen {
+    fn good() -> TrialReport {
         let (pipe, terminal) = (after(310, talked(true)), after(190, talked(true)));
-        Seen { pipe, terminal, keepers: after(420, killed("full")), next_engine: after(380, killed("full")), ..Seen::default() }
+        TrialReport {
+            pipe,
+            terminal,
+            keepers: after(420, killed("full")),
+            next_engine: after(380, killed("full")),
+            ..TrialReport::default()
+        }
     }
 
     #[test]
@@ -263,37 +271,37 @@ mod tests {
         let not_made = |kind: io::ErrorKind| Some(NotMade { dir: "/home/me".into(), error: kind.into() });
         let cases = [
             ("all is well", good()),
-            ("the directory is read-only", Seen { not_made: not_made(io::ErrorKind::ReadOnlyFilesystem), ..Seen::default() }),
-            ("the disk is full", Seen { not_made: not_made(io::ErrorKind::StorageFull), ..Seen::default() }),
-            ("no engine", Seen { engine: Some(Trouble::refused("an engine to start", &refused)), ..Seen::default() }),
+            ("the directory is read-only", TrialReport { not_made: not_made(io::ErrorKind::ReadOnlyFilesystem), ..TrialReport::default() }),
+            ("the disk is full", TrialReport { not_made: not_made(io::ErrorKind::StorageFull), ..TrialReport::default() }),
+            ("no engine", TrialReport { engine: Some(TrialFailure::refused("an engine to start", &refused)), ..TrialReport::default() }),
             (
                 "nothing starts",
-                Seen {
-                    pipe: after(2_000, Err(Trouble::broken(&[], "no command can be started: Permission denied").fatal())),
-                    ..Seen::default()
+                TrialReport {
+                    pipe: after(2_000, Err(TrialFailure::broken(&[], "no command can be started: Permission denied").fatal())),
+                    ..TrialReport::default()
                 },
             ),
             (
                 "a terminal cannot be had, and a stop hangs",
-                Seen {
-                    pipe: after(10_300, Err(Trouble::hang("a tree to be stopped", Duration::from_secs(10)))),
-                    terminal: after(20, Err(Trouble::no_terminal("a terminal was asked for and could not be had"))),
+                TrialReport {
+                    pipe: after(10_300, Err(TrialFailure::hang("a tree to be stopped", Duration::from_secs(10)))),
+                    terminal: after(20, Err(TrialFailure::no_terminal("a terminal was asked for and could not be had"))),
                     ..good()
                 },
             ),
             (
                 "a promise is broken",
-                Seen {
-                    keepers: after(400, Err(Trouble::broken(&["P3"], "the exit code of a command is not known: it is lost"))),
+                TrialReport {
+                    keepers: after(400, Err(TrialFailure::broken(&["P3"], "the exit code of a command is not known: it is lost"))),
                     ..good()
                 },
             ),
             (
                 "a call is refused",
-                Seen {
+                TrialReport {
                     pipe: after(
                         310,
-                        talked(true).map(|t| Talked {
+                        talked(true).map(|t| CommandRun {
                             warnings: vec!["splice or tee is refused here: a killed keeper can lose output".into()],
                             ..t
                         }),
@@ -303,7 +311,7 @@ mod tests {
             ),
             (
                 "something is left",
-                Seen { left: Some(("/home/me/.outlast-doctor-7-0".into(), io::ErrorKind::ResourceBusy.into())), ..good() },
+                TrialReport { left: Some(("/home/me/.outlast-doctor-7-0".into(), io::ErrorKind::ResourceBusy.into())), ..good() },
             ),
         ];
         let text = cases.map(|(name, seen)| format!("# {name}\n{}", shown(&checks(&seen))));
@@ -312,10 +320,10 @@ mod tests {
 
     #[test]
     fn only_what_was_seen_is_a_fact() {
-        let nothing = Seen::default();
+        let nothing = TrialReport::default();
         assert_eq!((nothing.has_leaf(), nothing.stopped(), nothing.has_full_protection()), (None, None, None));
         assert_eq!((good().has_leaf(), good().stopped(), good().has_full_protection()), (Some(true), Some(4), Some(true)));
-        let weaker = Seen { pipe: after(1, talked(false)), keepers: after(1, killed("output-only")), ..good() };
+        let weaker = TrialReport { pipe: after(1, talked(false)), keepers: after(1, killed("output-only")), ..good() };
         assert_eq!((weaker.has_leaf(), weaker.has_full_protection()), (Some(false), Some(false)));
     }
 }

@@ -1,6 +1,7 @@
 //! `outlast engine install`: a systemd unit of the user's that starts the engine with the machine.
 //!
-//! An engine that starts finds out what the restart ended, and tells the owners: hooks and webhooks are called though nobody asks. Then it leaves like any other.
+//! An engine that starts finds the processes that the restart ended, and notifies their sessions, also through hooks and webhooks. Then it
+//! exits when it is idle.
 
 use super::super::{Context, Failure};
 use crate::os;
@@ -18,7 +19,7 @@ use std::process::{Command, Stdio};
 /// Writes a systemd user unit, and enables it. The engine that it starts finds the processes that were lost with the restart and notifies their sessions, also
 /// through hooks and webhooks; then it exits when it is idle. Running it again changes nothing.
 #[derive(Debug, Args)]
-pub(super) struct Install {
+pub(super) struct EngineInstallArgs {
     /// Print the unit, and change nothing
     #[arg(long)]
     print: bool,
@@ -30,13 +31,13 @@ pub(super) struct Install {
     force: bool,
 }
 
-/// Where the unit is, and what makes it count.
-struct Place {
+/// The paths of the unit file and of the link that enables it.
+struct UnitPaths {
     unit: PathBuf,
     wanted: PathBuf,
 }
 
-impl Place {
+impl UnitPaths {
     fn of(ctx: &Context) -> Result<Self, Failure> {
         let dir = ctx.world.config_home().ok_or_else(|| Failure::refused("no home directory is known", "set HOME or XDG_CONFIG_HOME"))?;
         let (dir, name) = (dir.join("systemd/user"), name(ctx));
@@ -46,16 +47,16 @@ impl Place {
 
 /// The unit, if it is installed for this home.
 pub(in super::super) fn installed(ctx: &Context) -> Option<PathBuf> {
-    let place = Place::of(ctx).ok()?;
-    (place.unit.is_file() && place.wanted.exists()).then_some(place.unit)
+    let paths = UnitPaths::of(ctx).ok()?;
+    (paths.unit.is_file() && paths.wanted.exists()).then_some(paths.unit)
 }
 
-/// Each home has its own; the usual one has the plain name.
+/// The name of the unit. Each home has its own; the default home has the plain name.
 fn name(ctx: &Context) -> String {
     match ctx.world.var("OUTLAST_HOME") {
         None => "outlast-engine.service".into(),
         Some(_) => {
-            // FNV-1a: short, the same everywhere, and nobody has a reason to make two homes meet.
+            // FNV-1a: short and the same everywhere. A user has no reason to make two homes collide.
             let bytes = ctx.settings.home.as_os_str().as_encoded_bytes();
             let sum = bytes.iter().fold(0x811c_9dc5_u32, |sum, b| (sum ^ u32::from(*b)).wrapping_mul(0x0100_0193));
             format!("outlast-engine-{sum:08x}.service")
@@ -63,16 +64,16 @@ fn name(ctx: &Context) -> String {
     }
 }
 
-impl Install {
+impl EngineInstallArgs {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let place = Place::of(ctx)?;
+        let paths = UnitPaths::of(ctx)?;
         if self.undo {
-            return undo(ctx, &place);
+            return undo(ctx, &paths);
         }
         let text = unit(ctx)?;
         if self.print {
             match ctx.out.json {
-                true => ctx.out.object(&json!({"status": "ok", "unit": place.unit, "text": text}))?,
+                true => ctx.out.object(&json!({"status": "ok", "unit": paths.unit, "text": text}))?,
                 false => ctx.out.text(&text)?,
             }
             return Ok(0);
@@ -87,7 +88,7 @@ impl Install {
                 ),
             ));
         }
-        let changed = write(&place, &text).map_err(|e| Failure::fault(format!("cannot write {}: {e}", place.unit.display()), ""))?;
+        let changed = write(&paths, &text).map_err(|e| Failure::fault(format!("cannot write {}: {e}", paths.unit.display()), ""))?;
         let mut notes = Vec::new();
         notes.extend(changed.then(reload).flatten());
         let (user, lingers) = (&ctx.world.user.name, os::lingers(&ctx.world.user.name));
@@ -99,11 +100,11 @@ impl Install {
         }
         if ctx.out.json {
             let status = if changed { "installed" } else { "unchanged" };
-            ctx.out.object(&json!({"status": status, "unit": place.unit, "linger": lingers, "notes": notes}))?;
+            ctx.out.object(&json!({"status": status, "unit": paths.unit, "linger": lingers, "notes": notes}))?;
             return Ok(0);
         }
         let what = if changed { "written and enabled" } else { "is there already" };
-        ctx.out.line(&format!("{} {what}", place.unit.display()))?;
+        ctx.out.line(&format!("{} {what}", paths.unit.display()))?;
         notes.iter().for_each(|note| ctx.out.remark(note));
         Ok(0)
     }
@@ -121,7 +122,7 @@ fn unit(ctx: &Context) -> Result<String, Failure> {
     if ctx.world.var("OUTLAST_HOME").is_some() {
         put("OUTLAST_HOME", &text(&ctx.settings.home)?);
     }
-    // What settings and files are found by, and what hooks are found in. A secret has no place in a file that everybody may read.
+    // The variables for settings, files and hooks. Secrets are left out, because other users may read the unit.
     for (name, value) in ctx.world.settings_env(&ctx.settings.sinks) {
         let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
         let setting = name.starts_with("OUTLAST_") && name != "OUTLAST_HOME" && !ctx.settings.sinks.secret_env.iter().any(|s| s == name);
@@ -147,7 +148,7 @@ WantedBy=default.target
     ))
 }
 
-/// A word as systemd reads it back.
+/// A word, quoted for systemd.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -161,45 +162,45 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
-/// Writes and enables it. Whether anything was changed.
-fn write(place: &Place, text: &str) -> io::Result<bool> {
-    let dir = place.wanted.parent().expect("it was joined to a directory");
-    let name = place.unit.file_name().expect("it was joined to a directory");
+/// Writes and enables the unit. Returns whether anything changed.
+fn write(paths: &UnitPaths, text: &str) -> io::Result<bool> {
+    let dir = paths.wanted.parent().expect("it was joined to a directory");
+    let name = paths.unit.file_name().expect("it was joined to a directory");
     let target = Path::new("..").join(name);
-    let same = std::fs::read(&place.unit).is_ok_and(|there| there == text.as_bytes());
-    let wanted = std::fs::read_link(&place.wanted).is_ok_and(|to| to == target || to == place.unit);
+    let same = std::fs::read(&paths.unit).is_ok_and(|there| there == text.as_bytes());
+    let wanted = std::fs::read_link(&paths.wanted).is_ok_and(|to| to == target || to == paths.unit);
     std::fs::create_dir_all(dir)?;
     if !same {
-        // Whole or not at all: systemd may be reading.
-        let new = place.unit.with_extension("new");
+        // Replaced atomically, because systemd may be reading.
+        let new = paths.unit.with_extension("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&new)?;
         file.write_all(text.as_bytes())?;
-        // Whatever mask we have: there is no secret in it.
+        // Independent of the umask: there is no secret in it.
         file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
         file.sync_all()?;
-        std::fs::rename(&new, &place.unit)?;
+        std::fs::rename(&new, &paths.unit)?;
     }
     if !wanted {
-        remove(&place.wanted)?;
-        std::os::unix::fs::symlink(&target, &place.wanted)?;
+        remove(&paths.wanted)?;
+        std::os::unix::fs::symlink(&target, &paths.wanted)?;
     }
     Ok(!same || !wanted)
 }
 
-fn undo(ctx: &Context, place: &Place) -> Result<i32, Failure> {
-    let cannot = |e: io::Error| Failure::fault(format!("cannot remove {}: {e}", place.unit.display()), "");
-    let was = remove(&place.wanted).map_err(cannot)? | remove(&place.unit).map_err(cannot)?;
+fn undo(ctx: &Context, paths: &UnitPaths) -> Result<i32, Failure> {
+    let cannot = |e: io::Error| Failure::fault(format!("cannot remove {}: {e}", paths.unit.display()), "");
+    let was = remove(&paths.wanted).map_err(cannot)? | remove(&paths.unit).map_err(cannot)?;
     let note = was.then(reload).flatten();
     if ctx.out.json {
-        ctx.out.object(&json!({"status": if was { "removed" } else { "absent" }, "unit": place.unit, "notes": Vec::from_iter(note)}))?;
+        ctx.out.object(&json!({"status": if was { "removed" } else { "absent" }, "unit": paths.unit, "notes": Vec::from_iter(note)}))?;
         return Ok(0);
     }
-    ctx.out.line(&format!("{} {}", place.unit.display(), if was { "removed" } else { "is not there" }))?;
+    ctx.out.line(&format!("{} {}", paths.unit.display(), if was { "removed" } else { "is not there" }))?;
     note.iter().for_each(|note| ctx.out.remark(note));
     Ok(0)
 }
 
-/// Whether there was something to remove.
+/// Removes a file. Returns whether there was one.
 fn remove(path: &Path) -> io::Result<bool> {
     match std::fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -208,7 +209,7 @@ fn remove(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Has systemd read its units again. What to say if it did not.
+/// Makes systemd read its units again. Returns a note if that failed.
 fn reload() -> Option<String> {
     if !os::systemd_runs() {
         return None;
@@ -236,14 +237,14 @@ mod tests {
     fn writing_twice_changes_nothing_and_undoing_leaves_nothing() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = tmp.path().join("systemd/user");
-        let place = Place { unit: dir.join("x.service"), wanted: dir.join("default.target.wants/x.service") };
-        assert!(write(&place, "one").unwrap());
-        assert!(!write(&place, "one").unwrap());
-        assert!(write(&place, "two").unwrap());
-        assert_eq!(std::fs::read_to_string(&place.wanted).unwrap(), "two", "the link leads to the unit");
-        std::fs::remove_file(&place.wanted).unwrap();
-        assert!(write(&place, "two").unwrap());
-        assert!(remove(&place.wanted).unwrap() && remove(&place.unit).unwrap());
-        assert!(!remove(&place.unit).unwrap());
+        let paths = UnitPaths { unit: dir.join("x.service"), wanted: dir.join("default.target.wants/x.service") };
+        assert!(write(&paths, "one").unwrap());
+        assert!(!write(&paths, "one").unwrap());
+        assert!(write(&paths, "two").unwrap());
+        assert_eq!(std::fs::read_to_string(&paths.wanted).unwrap(), "two", "the link leads to the unit");
+        std::fs::remove_file(&paths.wanted).unwrap();
+        assert!(write(&paths, "two").unwrap());
+        assert!(remove(&paths.wanted).unwrap() && remove(&paths.unit).unwrap());
+        assert!(!remove(&paths.unit).unwrap());
     }
 }

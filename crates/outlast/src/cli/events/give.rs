@@ -1,4 +1,4 @@
-//! Notices given out: `next`, `drain`, `follow`.
+//! `outlast events next`, `drain` and `follow`: they print notices, and take them under a lease.
 
 use super::super::{Context, Failure};
 use super::{AT_ONCE, Taking, sentence};
@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[derive(Debug, Args)]
-pub(super) struct Next {
+pub(super) struct EventsNextArgs {
     /// At most this many
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
@@ -21,7 +21,7 @@ pub(super) struct Next {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Drain {
+pub(super) struct EventsDrainArgs {
     /// At most this many [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
@@ -34,7 +34,7 @@ pub(super) struct Drain {
 /// Takes and acknowledges nothing, so agents still get their notices. With --ack it is a taker: each notice is taken, printed and then
 /// acknowledged. Continues across a restart of the engine; Ctrl-C leaves.
 #[derive(Debug, Args)]
-pub(super) struct Follow {
+pub(super) struct EventsFollowArgs {
     /// From this number on, delivered and dropped ones too [default: new notices only]
     #[arg(long, value_name = "SEQ", conflicts_with = "ack")]
     from: Option<u64>,
@@ -46,22 +46,22 @@ pub(super) struct Follow {
     lease: Duration,
 }
 
-impl Next {
+impl EventsNextArgs {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let mut take = Take::default().limit(self.limit).lease(self.taking.lease);
         take.wait = self.taking.wait();
         let Notices { notices, text, .. } = client.take(&take).await?;
-        let reader = Reader::of(ctx);
-        // Those that are given together have one word.
+        let format = NoticeFormat::of(ctx);
+        // All notices of one take have the same lease token.
         let lease = notices.first().and_then(|told| told.lease.clone());
         if notices.is_empty() && !ctx.out.json {
             ctx.out.tip("no notices are pending");
             return Ok(0);
         }
-        let said = match reader {
-            Reader::Program => line(&json!({"notices": notices, "lease": lease, "text": text})),
-            Reader::Model => format!("{}\n", text.unwrap_or_default()),
-            Reader::Person => lines(ctx, client, &notices),
+        let said = match format {
+            NoticeFormat::Json => line(&json!({"notices": notices, "lease": lease, "text": text})),
+            NoticeFormat::Model => format!("{}\n", text.unwrap_or_default()),
+            NoticeFormat::Line => lines(ctx, client, &notices),
         };
         if let Err(e) = write(said).await {
             return unwritten(client, &notices, e).await;
@@ -72,7 +72,7 @@ impl Next {
     }
 }
 
-impl Drain {
+impl EventsDrainArgs {
     /// What `events` does without a subcommand.
     pub(super) fn all() -> Self {
         Self { limit: None, taking: Taking { lease: Duration::from_secs(60), wait: None } }
@@ -84,27 +84,27 @@ impl Drain {
             ctx.out.tip("no notices are pending");
             return Ok(0);
         }
-        let text = match Reader::of(ctx) {
-            Reader::Program => {
+        let text = match NoticeFormat::of(ctx) {
+            NoticeFormat::Json => {
                 let events: Vec<Value> = batch.given.iter().map(|told| json!({"event": told.event, "text": told.text})).collect();
                 line(&json!({"events": events}))
             }
-            Reader::Model => format!("{}\n", batch.text()),
-            Reader::Person => lines(ctx, client, &batch.given),
+            NoticeFormat::Model => format!("{}\n", batch.text()),
+            NoticeFormat::Line => lines(ctx, client, &batch.given),
         };
         let written = write(text).await;
         batch.written(written).await
     }
 }
 
-/// What was taken between two turns, to be acknowledged once it is written.
+/// Notices that were taken, to be acknowledged once they are written.
 pub(in crate::cli) struct Batch<'a> {
     client: &'a Client,
     given: Vec<Told>,
 }
 
 impl<'a> Batch<'a> {
-    /// Takes all there is, or so many. `wait`: how long for the first; nothing is for as long as it takes.
+    /// Takes all notices, or up to `limit`. `wait`: how long to wait for the first; None waits without limit.
     pub(in crate::cli) async fn take(
         client: &'a Client,
         limit: Option<u32>,
@@ -113,7 +113,7 @@ impl<'a> Batch<'a> {
     ) -> Result<Self, ClientError> {
         let mut batch = Self { client, given: Vec::new() };
         if let Err(e) = batch.take_all(limit, lease, wait).await {
-            // What cannot be given back comes back when its lease ends.
+            // Notices that cannot be released come back when their lease ends.
             let _later = settle(client, &batch.given, Verdict::Released).await;
             return Err(e);
         }
@@ -137,24 +137,24 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Whether there was nothing.
+    /// Whether there were no notices.
     pub(in crate::cli) fn is_empty(&self) -> bool {
         self.given.is_empty()
     }
 
-    /// All of it as one text.
+    /// All notices as one text.
     pub(in crate::cli) fn text(&self) -> String {
         announced(&self.given)
     }
 
-    /// Gives back what makes the text longer than so many characters. The first stays, however long it is.
+    /// Releases the notices that would make the text longer than `chars` characters. The first one always stays.
     pub(in crate::cli) async fn keep_to(&mut self, chars: usize) -> Result<(), ClientError> {
         let fits = |n: &usize| announced(&self.given[..*n]).chars().count() <= chars;
         let count = (2..=self.given.len()).take_while(fits).last().unwrap_or(1).min(self.given.len());
         settle(self.client, &self.given.split_off(count), Verdict::Released).await
     }
 
-    /// Says whether it could be written: acknowledges it, or gives it back. The exit code.
+    /// Acknowledges the notices if they were written, and releases them if not. Returns the exit code.
     pub(in crate::cli) async fn written(self, done: io::Result<()>) -> Result<i32, Failure> {
         if let Err(e) = done {
             return unwritten(self.client, &self.given, e).await;
@@ -162,7 +162,7 @@ impl<'a> Batch<'a> {
         match settle(self.client, &self.given, Verdict::Delivered).await {
             Ok(()) => Ok(0),
             Err(e) => {
-                // The one object is written; that it will come again is said beside it.
+                // The notices were written. Standard error says that they will come again.
                 eprintln!("outlast: {e}; what was printed is not acknowledged, and will be given again as a repeat");
                 Ok(1)
             }
@@ -175,27 +175,28 @@ fn announced(given: &[Told]) -> String {
     announce_all(&events)
 }
 
-/// What reads the notices that are printed.
+/// The form in which notices are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reader {
-    /// It asked for JSON.
-    Program,
-    /// An agent, by a command in its own session: it gets the texts that are written for models.
+enum NoticeFormat {
+    /// JSON, for a program.
+    Json,
+    /// The texts for models, for an agent that runs this in its own session.
     Model,
-    Person,
+    /// One line each, for a user.
+    Line,
 }
 
-impl Reader {
+impl NoticeFormat {
     fn of(ctx: &Context) -> Self {
         match ctx.owner().session {
-            _ if ctx.out.json => Self::Program,
+            _ if ctx.out.json => Self::Json,
             Some(_) => Self::Model,
-            None => Self::Person,
+            None => Self::Line,
         }
     }
 }
 
-/// Notices for a person, a line each.
+/// One line for each notice, for a user.
 fn lines(ctx: &Context, client: &Client, given: &[Told]) -> String {
     given.iter().map(|told| sentence::line(ctx, &told.event, client.owner().session.as_deref())).collect()
 }
@@ -204,16 +205,16 @@ fn line(object: &Value) -> String {
     format!("{object}\n")
 }
 
-/// Writes all of it, and returns once it is out of our hands.
+/// Writes a text, and returns once the kernel has all of it.
 pub(in crate::cli) async fn write(text: String) -> io::Result<()> {
     let mut out = tokio::io::stdout();
     out.write_all(text.as_bytes()).await?;
     out.flush().await
 }
 
-/// Nobody was told: gives everything back, and says so unless nobody listens.
+/// Releases notices that could not be written, and reports the error unless the reader has closed its end.
 async fn unwritten(client: &Client, given: &[Told], error: io::Error) -> Result<i32, Failure> {
-    // What cannot be given back comes back when its lease ends.
+    // Notices that cannot be released come back when their lease ends.
     let _later = settle(client, given, Verdict::Released).await;
     match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(1),
@@ -221,7 +222,7 @@ async fn unwritten(client: &Client, given: &[Told], error: io::Error) -> Result<
     }
 }
 
-/// Settles what was taken, each with the word it was given with.
+/// Settles notices, each with its lease token.
 async fn settle(client: &Client, given: &[Told], verdict: Verdict) -> Result<(), ClientError> {
     for same in given.chunk_by(|a, b| a.lease == b.lease) {
         for some in same.chunks(AT_ONCE) {
@@ -232,7 +233,7 @@ async fn settle(client: &Client, given: &[Told], verdict: Verdict) -> Result<(),
     Ok(())
 }
 
-impl Follow {
+impl EventsFollowArgs {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         if self.ack { self.tell(ctx, client, &mut interrupts).await } else { self.look(ctx, client, &mut interrupts).await }
@@ -247,7 +248,7 @@ impl Follow {
                 _ = interrupts.recv() => break,
                 told = notices.next() => told?,
             };
-            // Whoever reads our output may be slow, and must not keep us from leaving.
+            // A slow reader of our output must not delay Ctrl-C.
             tokio::select! {
                 _ = interrupts.recv() => break,
                 written = write(shown(ctx, client, &told)) => written?,
@@ -282,10 +283,10 @@ impl Follow {
 }
 
 fn shown(ctx: &Context, client: &Client, told: &Told) -> String {
-    match Reader::of(ctx) {
+    match NoticeFormat::of(ctx) {
         // A notice holds strings, numbers and maps with string keys only, which always serialise.
-        Reader::Program => line(&serde_json::to_value(told).unwrap_or_default()),
-        Reader::Model => format!("{}\n\n", told.text),
-        Reader::Person => lines(ctx, client, std::slice::from_ref(told)),
+        NoticeFormat::Json => line(&serde_json::to_value(told).unwrap_or_default()),
+        NoticeFormat::Model => format!("{}\n\n", told.text),
+        NoticeFormat::Line => lines(ctx, client, std::slice::from_ref(told)),
     }
 }

@@ -1,4 +1,4 @@
-//! Notices looked at: `history`, `dead`.
+//! `outlast events history` and `dead`: they list notices, and take none.
 
 use super::super::out::{Out, Tone};
 use super::super::table::{Cell, Column, lay_out};
@@ -30,7 +30,7 @@ const LETTERS: [Column; 6] = [
 ///
 /// The newest first, unless --after says where to begin. Long notices may make it fewer than --limit.
 #[derive(Debug, Args)]
-pub(super) struct History {
+pub(super) struct EventsHistoryArgs {
     /// In this state: pending, leased, delivered, consumed, superseded or dropped
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
@@ -49,13 +49,13 @@ pub(super) struct History {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Dead {
+pub(super) struct EventsDeadArgs {
     /// At most this many
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
 }
 
-impl History {
+impl EventsHistoryArgs {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let newest = self.after.is_none();
         let mut wanted = outlast_client::History::default().limit(self.limit);
@@ -111,7 +111,7 @@ fn state(told: &Told) -> &str {
     if told.observed && told.state == "pending" { "seen" } else { &told.state }
 }
 
-/// What it says, on one line.
+/// Its text on one line.
 fn about(told: &Told, now: Time, zone: &TimeZone) -> String {
     let (what, _) = sentence::sentence(&told.event, now, zone);
     match told.reason.as_str() {
@@ -120,7 +120,7 @@ fn about(told: &Told, now: Time, zone: &TimeZone) -> String {
     }
 }
 
-impl Dead {
+impl EventsDeadArgs {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let letters = client.dead_letters(Some(self.limit)).await?;
         if ctx.out.json {
@@ -147,7 +147,7 @@ impl Dead {
     }
 }
 
-/// The id of a notice that is named by its id or its number.
+/// The id of a notice, given its id or its number.
 pub(super) async fn id_of(client: &Client, name: String) -> Result<String, Failure> {
     let Some(seq) = name.parse::<u64>().ok().filter(|n| *n > 0) else { return Ok(name) };
     let wanted = outlast_client::History::default().after(seq - 1).limit(1);

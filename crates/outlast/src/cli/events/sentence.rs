@@ -1,4 +1,4 @@
-//! Notices in the words of a person: one line each. The texts for models are `outlast_text::announce`.
+//! Notices for a user, one line each. The texts for models are in `outlast_text::announce`.
 
 use super::super::out::{Tone, tame};
 use super::super::{Context, times};

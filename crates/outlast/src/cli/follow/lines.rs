@@ -1,43 +1,43 @@
-//! Whole lines out of pieces of output.
+//! Joins pieces of output to whole lines.
 
 use super::{LONGEST_WHOLE, Render};
 use std::collections::VecDeque;
 
 /// A line, or a part of one that is too long to wait for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct OutputLine {
     pub(crate) text: String,
     /// Its first byte in the log.
     pub(crate) from_byte: u64,
-    /// Where to go on another time: nothing before it is missing.
+    /// Where a later reader continues: nothing before it is missing.
     pub(crate) next_byte: u64,
-    /// Whether this is where it ends.
+    /// Whether the line ends here.
     pub(crate) is_ended: bool,
 }
 
-/// Makes whole lines out of pieces.
+/// Joins pieces of output to whole lines.
 pub(crate) struct Lines {
     render: Render,
-    /// Text of a line that has not ended.
+    /// The text of the unfinished line.
     text: String,
-    /// The first byte of the line that has not ended.
+    /// The first byte of the unfinished line.
     begun: u64,
-    /// The lines that have ended and are not out yet: their first byte, and the byte behind them.
+    /// The finished lines that are not returned yet: the first byte of each, and the byte after it.
     ended: VecDeque<(u64, u64)>,
-    /// The byte behind everything that came.
+    /// The byte after everything that was pushed.
     pub(crate) seen: u64,
-    /// Where to go on another time: nothing before it is missing.
+    /// Where a later reader continues: nothing before it is missing.
     pub(crate) next_byte: u64,
 }
 
 impl Lines {
-    /// `render` has to be one of whole lines.
+    /// `render` must be one made by `whole_lines`.
     pub(crate) fn new(render: Render, at: u64) -> Self {
         Self { render, text: String::new(), begun: at, ended: VecDeque::new(), seen: at, next_byte: at }
     }
 
     /// The lines that end in these bytes.
-    pub(crate) fn push(&mut self, at: u64, bytes: &[u8]) -> Vec<Line> {
+    pub(crate) fn push(&mut self, at: u64, bytes: &[u8]) -> Vec<OutputLine> {
         self.seen = at + bytes.len() as u64;
         for newline in bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i as u64) {
             self.ended.push_back((self.begun, at + newline + 1));
@@ -47,38 +47,38 @@ impl Lines {
         let mut lines = self.cut();
         if self.text.len() > LONGEST_WHOLE / 2 {
             let text = std::mem::take(&mut self.text);
-            lines.push(Line { text, from_byte: self.begun, next_byte: self.next_byte, is_ended: false });
+            lines.push(OutputLine { text, from_byte: self.begun, next_byte: self.next_byte, is_ended: false });
         }
         lines
     }
 
-    /// What is left when no more comes before the byte `to`.
-    pub(crate) fn finish(&mut self, to: u64) -> Vec<Line> {
+    /// The rest, if nothing more comes before the byte `to`.
+    pub(crate) fn finish(&mut self, to: u64) -> Vec<OutputLine> {
         self.text += &self.render.finish();
         let mut lines = self.cut();
         if !self.text.is_empty() {
             let text = std::mem::take(&mut self.text);
-            lines.push(Line { text, from_byte: self.begun, next_byte: to, is_ended: false });
+            lines.push(OutputLine { text, from_byte: self.begun, next_byte: to, is_ended: false });
         }
         (self.seen, self.next_byte, self.begun) = (to, to, to);
         self.ended.clear();
         lines
     }
 
-    /// Goes on at this byte, where a line begins. What lies before it is not shown.
+    /// Continues at this byte, where a line starts. What is before it is not shown.
     pub(crate) fn skip_to(&mut self, at: u64) {
         (self.seen, self.next_byte, self.begun) = (at, at, at);
     }
 
-    /// The lines of the text that have ended.
-    fn cut(&mut self) -> Vec<Line> {
+    /// The finished lines of the text.
+    fn cut(&mut self) -> Vec<OutputLine> {
         let Some(end) = self.text.rfind('\n') else { return Vec::new() };
         let rest = self.text.split_off(end + 1);
         let text = std::mem::replace(&mut self.text, rest);
         let texts: Vec<&str> = text.split_terminator('\n').collect();
         let came = self.ended.len().saturating_sub(self.render.held_lines());
         let first = self.ended.front().map_or(self.begun, |line| line.0);
-        // What was masked may have been several lines and be one now. Which is which is then known at their end only.
+        // A mask may have joined several lines. Then only the position after the last one is known.
         let is_same = came == texts.len();
         let before = self.next_byte;
         let places: Vec<(u64, u64)> = self.ended.drain(..came).collect();
@@ -91,7 +91,7 @@ impl Lines {
         };
         let line = |(n, text): (usize, &str)| {
             let (from_byte, next_byte) = place(n);
-            Line { text: text.to_owned(), from_byte, next_byte, is_ended: true }
+            OutputLine { text: text.to_owned(), from_byte, next_byte, is_ended: true }
         };
         texts.into_iter().enumerate().map(line).collect()
     }
@@ -107,7 +107,7 @@ mod tests {
         Lines::new(Render::whole_lines("make", Redactor::new(true), Sgr::Removed), 100)
     }
 
-    fn texts(lines: &[Line]) -> Vec<(&str, u64)> {
+    fn texts(lines: &[OutputLine]) -> Vec<(&str, u64)> {
         lines.iter().map(|l| (l.text.as_str(), l.next_byte)).collect()
     }
 

@@ -1,8 +1,8 @@
-//! Output in pieces, made text for readers.
+//! Renders pieces of output as text for readers.
 
 use outlast_text::{Coloured, Decoder, RESET, Redactor, Stripper, collapse};
 
-/// Makes text for readers out of a stream: decoded, without escape sequences, secrets masked. Masks need whole lines, so an unfinished one waits.
+/// Renders a stream for readers: decoded, without escape sequences, secrets masked. Masks need whole lines, so an unfinished line waits.
 pub(crate) struct Render {
     command: String,
     redact: Redactor,
@@ -10,21 +10,21 @@ pub(crate) struct Render {
     stripper: Stripper,
     /// With [`Render::whole_lines`]: the bytes of a line that has not ended.
     line: Option<Vec<u8>>,
-    /// Text that is not judged yet.
+    /// Text that is not masked yet.
     held: Coloured,
-    /// How much of the masked form of `held` is on the screen already.
+    /// The masked form of `held` that is on the screen already.
     shown: String,
-    /// And how many of its colours.
+    /// The number of its colours that are on the screen.
     marks_shown: usize,
-    /// Whether the held text has been looked at since it grew.
+    /// Whether the held text was shown since it grew.
     asked: bool,
-    /// Whether a colour was shown that is not known to be over.
+    /// Whether a colour was shown that is still on.
     lit: bool,
 }
 
 /// An unfinished line, or a key block, longer than this is shown in parts.
 pub(crate) const LONGEST: usize = 64 << 10;
-/// The same where lines are shown as a whole, which a reader may depend on.
+/// The same limit if lines are shown whole, because readers may depend on whole lines.
 pub(crate) const LONGEST_WHOLE: usize = 1 << 20;
 
 /// Whether the colours of a command are shown.
@@ -35,7 +35,7 @@ pub(crate) enum Sgr {
 }
 
 impl Render {
-    /// Shows redraws as they come, for a terminal that follows.
+    /// Shows redraws as they arrive, for a terminal that follows.
     pub(crate) fn new(command: &str, redact: Redactor, sgr: Sgr) -> Self {
         Self {
             command: command.to_owned(),
@@ -51,7 +51,7 @@ impl Render {
         }
     }
 
-    /// Shows each line once, as it stood after its last redraw.
+    /// Shows each line once, in the form after its last redraw.
     pub(crate) fn whole_lines(command: &str, redact: Redactor, sgr: Sgr) -> Self {
         Self { line: Some(Vec::new()), ..Self::new(command, redact, sgr) }
     }
@@ -93,7 +93,7 @@ impl Render {
         !self.held.is_empty() && !self.asked
     }
 
-    /// How many lines that have come are not shown yet.
+    /// How many lines are held and not shown yet.
     pub(crate) fn held_lines(&self) -> usize {
         self.held.text().matches('\n').count()
     }
@@ -102,12 +102,12 @@ impl Render {
         if self.line.is_some() { LONGEST_WHOLE } else { LONGEST }
     }
 
-    /// Up to where the held text can be judged: behind a line's end, or a redraw's, unless a private key is open.
+    /// The end of the text that can be masked: after a line end or a redraw, unless a private key is open.
     fn whole(&self) -> Option<usize> {
         let held = self.held.text();
         let end = match self.line {
             None => held.rfind(['\n', '\r']).map(|i| i + 1),
-            // Without a line's end it is the part of a line that is too long to wait for.
+            // Without a line end it is a part of a line that is too long to wait for.
             Some(_) => Some(held.len()),
         };
         let end = match held.find("-----BEGIN ") {
@@ -117,7 +117,7 @@ impl Render {
         if held.len() > self.longest() { Some(end.filter(|e| *e > 0).unwrap_or(held.len())) } else { end.filter(|e| *e > 0) }
     }
 
-    /// The held text up to `end`, masked, without what the screen has already.
+    /// The held text up to `end`, masked, without what is on the screen already.
     fn show(&mut self, end: usize) -> String {
         let rest = self.held.split_off(end);
         let whole = std::mem::replace(&mut self.held, rest);
@@ -131,7 +131,7 @@ impl Render {
     fn paint(&mut self, whole: &Coloured, masked: &str, shown: &str, marks: usize) -> String {
         let new = match masked.starts_with(shown) {
             true => whole.paint(masked, shown.len(), marks),
-            // What is known now changes what was shown: the line is shown again.
+            // The mask has changed, so the line is shown again.
             false => format!("\n{}", whole.paint(masked, 0, 0)),
         };
         if let Some(last) = new.rfind("\x1b[") {
@@ -140,7 +140,7 @@ impl Render {
         new
     }
 
-    /// An unfinished line that has waited long enough. It is kept, to be judged again when it goes on.
+    /// The unfinished line, after it has waited long enough. It is kept, to be masked again when it continues.
     pub(crate) fn show_unfinished(&mut self) -> String {
         self.asked = true;
         if self.held.text().contains("-----BEGIN ") {
@@ -163,13 +163,13 @@ impl Render {
         self.held.push(self.decoder.finish());
         self.held.push(&self.stripper.finish());
         let rest = self.show(self.held.text().len());
-        // A colour that stands behind the last character.
+        // Drops a colour after the last character.
         self.held = Coloured::default();
         if std::mem::take(&mut self.lit) { rest + RESET } else { rest }
     }
 }
 
-/// Leaves of what was drawn before the last return to the first column what is to be seen of it.
+/// Drops what later redraws of the line have overwritten.
 fn forget_redraws(line: &mut Vec<u8>) {
     if let Some(back) = line.iter().rposition(|b| *b == b'\r') {
         let rest = line.split_off(back);
@@ -178,7 +178,7 @@ fn forget_redraws(line: &mut Vec<u8>) {
     }
 }
 
-/// Where to cut a line that is too long to wait for: behind a blank in its last part, so that no word, and no secret, is cut in two.
+/// Where to cut a line that is too long to wait for: after a blank near its end, so that no word, and no secret, is cut in two.
 fn part(line: &[u8]) -> usize {
     let from = line.len() - LONGEST;
     line[from..].iter().rposition(|b| matches!(b, b' ' | b'\t' | b',')).map_or(line.len(), |at| from + at + 1)

@@ -10,7 +10,7 @@ use std::time::Duration;
 ///
 /// The drain ends after an hour or the time of --for, with --off, and when the gateway stops.
 #[derive(Debug, Args)]
-pub(crate) struct Drain {
+pub(crate) struct GatewayDrainArgs {
     /// For this long, such as 90s or 5m; at most and by default 1h
     #[arg(long = "for", value_name = "DURATION", value_parser = some_seconds, allow_negative_numbers = true)]
     hold: Option<Duration>,
@@ -19,10 +19,10 @@ pub(crate) struct Drain {
     off: bool,
 }
 
-/// The longest that a gateway holds turns back.
+/// The longest time for which a gateway starts no turns.
 const MAX_HOLD: Duration = Duration::from_secs(3600);
 
-impl Drain {
+impl GatewayDrainArgs {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let Some(chat) = running(ctx).await? else {
             if self.off {

@@ -11,6 +11,7 @@ use crate::config::Settings;
 use clap::{Args, Subcommand};
 use outlast_client::{Chat, Connect, code};
 use serde_json::json;
+use std::path::Path;
 
 /// Show, run, restart or stop the gateway of `outlast chat`
 ///
@@ -24,11 +25,11 @@ pub(crate) struct GatewayArgs {
 
 #[derive(Debug, Subcommand)]
 enum GatewayVerb {
-    Run(run::GatewayRun),
-    Status(status::Status),
-    Drain(drain::Drain),
-    Restart(restart::Restart),
-    Stop(stop::Stop),
+    Run(run::GatewayRunArgs),
+    Status(status::GatewayStatusArgs),
+    Drain(drain::GatewayDrainArgs),
+    Restart(restart::GatewayRestartArgs),
+    Stop(stop::GatewayStopArgs),
 }
 
 impl GatewayArgs {
@@ -43,7 +44,7 @@ impl GatewayArgs {
     }
 }
 
-/// A way to the gateway that runs, if one does.
+/// A connection to the running gateway, if there is one.
 pub(super) async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
     match Chat::connect(&Connect::to(&ctx.settings.home)).await {
         Ok(chat) => Ok(Some(chat)),
@@ -52,13 +53,13 @@ pub(super) async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
     }
 }
 
-/// The conversation whose agent, or a process of whose agent, calls this. An agent that waited for the end of the gateway would wait for the end of its own
-/// turn.
+/// The conversation whose agent calls this, directly or in a process of its own. Such an agent must not wait for the end of the gateway:
+/// that waits for the end of its turn.
 fn asking_conversation(ctx: &Context) -> Option<String> {
     ctx.owner().session.filter(|key| key.starts_with("agent:"))
 }
 
-/// Refuses a restart after which no gateway could start, or one that knows nothing of what is configured.
+/// Refuses a restart if the next gateway could not start, or could not read its configuration.
 pub(super) fn check_configuration(settings: &Settings) -> Result<(), Failure> {
     let faults: Vec<&str> = settings.unreadable.iter().chain(&settings.gateway.faults).map(String::as_str).collect();
     if faults.is_empty() {
@@ -71,7 +72,17 @@ pub(super) fn check_configuration(settings: &Settings) -> Result<(), Failure> {
     ))
 }
 
-/// Says that no gateway runs, which is no failure, and why none can start.
+/// The failure if no gateway runs and its program is not installed.
+pub(super) fn not_installed(program: &Path) -> Failure {
+    let beside = program.parent().unwrap_or(program).display();
+    Failure::new(
+        code::GATEWAY_CANNOT_START,
+        format!("conversations need the program outlast-gateway, which is not in {beside}"),
+        "install it beside `outlast`: release archives have both, and `cargo build --release` makes both",
+    )
+}
+
+/// Reports that no gateway runs, which is not a failure, and why none can start.
 fn none(ctx: &Context) -> Result<i32, Failure> {
     let faults = &ctx.settings.gateway.faults;
     if ctx.out.json {

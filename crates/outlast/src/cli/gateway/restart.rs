@@ -1,8 +1,7 @@
 //! `outlast gateway restart`
 
-use super::super::chat::not_installed;
 use super::super::progress::{self, About};
-use super::{Context, Failure, check_configuration, none, running};
+use super::{Context, Failure, check_configuration, none, not_installed, running};
 use clap::Args;
 use outlast_client::{Chat, Connect};
 use serde_json::json;
@@ -13,18 +12,18 @@ use std::time::Duration;
 /// Turns that take too long are interrupted and resumed by the next gateway. If no gateway runs, none is started. If the configuration has
 /// errors, they are reported and the gateway keeps running. Called from within a conversation, it returns at once, and the restart follows.
 #[derive(Debug, Args)]
-pub(crate) struct Restart {}
+pub(crate) struct GatewayRestartArgs {}
 
-/// How long a gateway may take to end when its turns have finished or were interrupted.
+/// How long a gateway may take to exit after its turns have finished or were interrupted.
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// How long a service manager may take to start the next one.
 const SERVICE_LIMIT: Duration = Duration::from_secs(30);
-/// How long between two looks for it. A socket that is not there has no descriptor that could be waited on.
-const SERVICE_LOOK: Duration = Duration::from_millis(50);
+/// The interval of the checks for it. A socket that does not exist has no descriptor to wait on.
+const SERVICE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-impl Restart {
+impl GatewayRestartArgs {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        // A gateway that a person has stopped stays stopped. The next one reads the configuration in any case.
+        // A gateway that the user stopped stays stopped. The next one reads the configuration anyway.
         let Some(chat) = running(ctx).await? else { return none(ctx) };
         check_configuration(&ctx.settings)?;
         let old = chat.status().await?.pid;
@@ -55,7 +54,7 @@ impl Restart {
     }
 }
 
-/// The next gateway, if a service manager starts it: two that start at once would be in each other's way.
+/// The next gateway, if a service manager starts it. Starting one here too would collide with that.
 async fn by_service(ctx: &Context) -> Result<Option<Chat>, Failure> {
     let lock = ctx.settings.home.join("gateway.lock");
     let began = std::time::Instant::now();
@@ -63,12 +62,12 @@ async fn by_service(ctx: &Context) -> Result<Option<Chat>, Failure> {
         if let Some(chat) = running(ctx).await? {
             return Ok(Some(chat));
         }
-        tokio::time::sleep(SERVICE_LOOK).await;
+        tokio::time::sleep(SERVICE_CHECK_INTERVAL).await;
     }
     Ok(None)
 }
 
-/// The next gateway, which is started if the engine has not done so. Nothing: a person stopped the gateway while it ended.
+/// The next gateway, started here unless the engine has started it. None if the user stopped the gateway meanwhile.
 async fn start(ctx: &Context) -> Result<Option<Chat>, Failure> {
     let program = ctx.world.gateway().ok_or_else(|| not_installed(&ctx.world.program))?;
     match Chat::start_in_place(&Connect::to(&ctx.settings.home).starting(program)).await? {

@@ -1,7 +1,6 @@
 //! `outlast gateway run`
 
-use super::super::chat::not_installed;
-use super::{Context, Failure, running};
+use super::{Context, Failure, not_installed, running};
 use clap::Args;
 use outlast_client::code;
 use std::os::unix::process::CommandExt as _;
@@ -11,13 +10,13 @@ use std::os::unix::process::CommandExt as _;
 /// For service managers, and to watch its log. Exits with 0 after `gateway stop`, 75 after `gateway restart`, 1 after SIGTERM, 78 if
 /// the configuration is wrong.
 #[derive(Debug, Args)]
-pub(crate) struct GatewayRun {
+pub(crate) struct GatewayRunArgs {
     /// A service manager restarts it after a crash and after exit code 75; the engine waits 30 s before it starts one itself
     #[arg(long)]
     service: bool,
 }
 
-impl GatewayRun {
+impl GatewayRunArgs {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let program = ctx.world.gateway().ok_or_else(|| not_installed(&ctx.world.program))?;
         if let Some(chat) = running(ctx).await? {

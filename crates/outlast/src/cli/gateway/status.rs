@@ -7,12 +7,12 @@ use outlast_client::GatewayStatus;
 
 /// Show the state of the gateway; never starts one
 #[derive(Debug, Args)]
-pub(crate) struct Status {}
+pub(crate) struct GatewayStatusArgs {}
 
-impl Status {
+impl GatewayStatusArgs {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let status = match running(ctx).await? {
-            // It may end between the two, as it does when it is idle.
+            // It may exit between the two requests, as it does when it is idle.
             Some(chat) => match chat.status().await {
                 Err(e) if e.is_not_running() => return none(ctx),
                 status => status?,
@@ -30,7 +30,7 @@ impl Status {
     }
 }
 
-/// The state for a person.
+/// The lines that describe the state to a user.
 pub(super) fn lines(s: &GatewayStatus, since: &str, drained_until: Option<&str>) -> Vec<String> {
     let running = match (s.running, s.queued) {
         (0, 0) => "nothing".to_owned(),

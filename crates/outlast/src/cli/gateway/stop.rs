@@ -9,10 +9,10 @@ use outlast_gateway::{StopOfRestarts, stop_restarts};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// How long a gateway that starts or ends may take until it answers or is gone.
-const HELD_LIMIT: Duration = Duration::from_secs(90);
-/// How long between two looks at it.
-const HELD_LOOK: Duration = Duration::from_millis(20);
+/// How long a gateway that starts or exits may hold its lock.
+const LOCK_HELD_LIMIT: Duration = Duration::from_secs(90);
+/// The interval of the checks of the lock.
+const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Stop the gateway once the running turns have finished
 ///
@@ -20,13 +20,13 @@ const HELD_LOOK: Duration = Duration::from_millis(20);
 /// NAME`, `outlast chat send` or `outlast gateway run` starts it. Processes keep running. From within a conversation the answer comes at
 /// once, and the end follows.
 #[derive(Debug, Args)]
-pub(crate) struct Stop {
+pub(crate) struct GatewayStopArgs {
     /// How long turns may take to finish, such as 30s or 5m [default: as configured, 60s]
     #[arg(long, value_name = "DURATION", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 }
 
-impl Stop {
+impl GatewayStopArgs {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let mut ended = None;
         loop {
@@ -37,7 +37,7 @@ impl Stop {
         }
     }
 
-    /// Stops this gateway. Nothing: it ended before it took the order, and the engine may start the next one.
+    /// Stops this gateway. None if it exited before it got the request; then the engine may start the next one.
     async fn stop(&self, ctx: &Context, chat: &Chat, ended: &mut Option<u32>) -> Result<Option<i32>, Failure> {
         let pid = match chat.status().await {
             Err(e) if is_gone(&e) => return Ok(None),
@@ -65,7 +65,7 @@ impl Stop {
     }
 }
 
-/// Whether a gateway ended between two questions, as it does when it is idle or restarts.
+/// Whether a gateway exited between two requests, as it does when it is idle or restarts.
 fn is_gone(error: &ClientError) -> bool {
     error.is_not_running() || error.code() == code::STOPPING
 }
@@ -74,8 +74,8 @@ fn has_ended(pid: u32) -> String {
     format!("the gateway (pid {pid}) has ended")
 }
 
-/// The gateway that runs. If none does, the engine is kept from starting one in place of one that died just now, and the person is told. `ended`: the one
-/// that ended already.
+/// The running gateway. If there is none, keeps the engine from replacing one that has just died, and reports that. `ended`: the pid of the
+/// gateway that was stopped already.
 async fn found(ctx: &Context, ended: Option<u32>) -> Result<Option<Chat>, Failure> {
     let began = Instant::now();
     loop {
@@ -93,17 +93,17 @@ async fn found(ctx: &Context, ended: Option<u32>) -> Result<Option<Chat>, Failur
         match stopped {
             StopOfRestarts::NotDue => return none(ctx).map(|_| None),
             StopOfRestarts::Stopped => return tell_died(ctx).map(|_| None),
-            // No descriptor tells when it listens, or lets go of its lock.
-            StopOfRestarts::Held if began.elapsed() < HELD_LIMIT => tokio::time::sleep(HELD_LOOK).await,
+            // No descriptor says when it listens or releases its lock.
+            StopOfRestarts::Held if began.elapsed() < LOCK_HELD_LIMIT => tokio::time::sleep(LOCK_CHECK_INTERVAL).await,
             StopOfRestarts::Held => {
-                let what = format!("a gateway holds its lock and has not answered within {} s", HELD_LIMIT.as_secs());
+                let what = format!("a gateway holds its lock and has not answered within {} s", LOCK_HELD_LIMIT.as_secs());
                 return Err(Failure::new(code::GATEWAY_CANNOT_CONNECT, what, "`kill -9` of it loses no message; then stop it again"));
             }
         }
     }
 }
 
-/// Says that a gateway had died, and that none is started in its place.
+/// Reports that a gateway had died and is not replaced.
 fn tell_died(ctx: &Context) -> Result<i32, Failure> {
     if ctx.out.json {
         ctx.out.object(&json!({"status": "stopped", "pid": null}))?;
@@ -113,7 +113,7 @@ fn tell_died(ctx: &Context) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// What a person should know about the end of a gateway that could not write.
+/// A note for the user if the gateway could not write its database at its end.
 fn note(done: &Done) -> Option<&'static str> {
     (done.status == "unmarked")
         .then_some("its database could not be written; turns that did not finish are found as interrupted when a gateway starts")

@@ -1,38 +1,38 @@
-//! Agents that call a hook at the boundaries of their turns.
+//! Hooks that agents call at the boundaries of their turns.
 
 use super::super::events::{Batch, write};
 use super::super::{Context, Failure};
-use super::latest::Latest;
+use super::newest_waiter::NewestWaiter;
 use outlast_client::{ClientError, Owner};
 use outlast_tools::Called;
 use std::io;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
 
-/// How much an agent reads of what a hook writes. Past it, it puts the text into a file and shows the beginning.
-const MOST_CHARS: usize = 9_500;
+/// How much of a hook's output an agent reads. It puts a longer text into a file and shows the start.
+const MAX_CHARS: usize = 9_500;
 
-/// How many notices are told at once.
-const MOST: u32 = 32;
+/// How many notices are delivered at once.
+const MAX_NOTICES: u32 = 32;
 
-/// How often one that waits looks whether another has come to wait for the same.
-const LOOK: Duration = Duration::from_secs(5);
+/// The interval at which a waiting hook checks whether a newer one has replaced it.
+const REPLACED_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is no more than a rounded time.
-const EARLY: Duration = Duration::from_millis(100);
+/// A wait that ends early by less than this was rounded, not cancelled.
+const ROUNDING_TOLERANCE: Duration = Duration::from_millis(100);
 
-/// The exit code that has the agent read standard error, and act on it.
+/// The exit code with which the agent reads standard error and acts on it.
 const REWAKE: i32 = 2;
 
-/// Tells what there is to be told, if this is where the agent reads it. Acknowledged once it is written, as `events drain` does.
+/// Delivers pending notices, if the agent reads them at this boundary. Acknowledges them once they are written, as `events drain` does.
 pub(super) async fn tell(ctx: &Context, called: &Called, owner: Owner, lease: Duration) -> Result<i32, Failure> {
     let can = called.can_be_told().map_err(|why| Failure::refused(format!("{}: {why}", called.event), "see docs/agents/wake.md"))?;
-    // Where there is no home there never was a process, and a hook that runs at each prompt is no reason to make one.
+    // Without a home there are no processes, and a hook that runs at each prompt should not create one.
     if !can || !ctx.settings.home.exists() {
         return Ok(0);
     }
     let client = ctx.client().await?.with_owner(owner);
-    let mut batch = Batch::take(&client, Some(MOST), lease, Some(Duration::ZERO)).await?;
+    let mut batch = Batch::take(&client, Some(MAX_NOTICES), lease, Some(Duration::ZERO)).await?;
     if batch.is_empty() {
         return Ok(0);
     }
@@ -41,29 +41,30 @@ pub(super) async fn tell(ctx: &Context, called: &Called, owner: Owner, lease: Du
     batch.written(written).await
 }
 
-/// Waits for what there is to be told, and wakes the agent with it. Leaves without a word when it is interrupted, or once the same conversation has started
-/// another. Another conversation of the same owner is somebody else to be woken.
+/// Waits for notices, and wakes the agent with them. Exits without output when it is interrupted, or when the same conversation has started
+/// a newer hook. Another conversation of the same owner is woken separately.
 pub(super) async fn wait(ctx: &Context, called: &Called, owner: Owner, lease: Duration, at_most: Option<Duration>) -> Result<i32, Failure> {
     let whose = format!("{owner:?} {:?}", called.conversation);
     let client = ctx.client().await?.with_owner(owner);
-    // Where that cannot be said there are two, of which one is given each notice.
-    let latest = Latest::of(&ctx.settings.home, &whose).ok();
+    // If this fails, two hooks wait, and each notice goes to one of them.
+    let newest = NewestWaiter::register(&ctx.settings.home, &whose).ok();
     let until = at_most.map(|at_most| Instant::now() + at_most);
     let mut batch = loop {
-        // Never given up in between: what was given to us just then would be nobody's until its lease ends.
+        // A take is never cancelled: notices that it had just got would be withheld from all takers until their lease ends.
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let (look, began) = (left.unwrap_or(LOOK).min(LOOK), Instant::now());
-        let batch = Batch::take(&client, Some(MOST), lease, Some(look)).await?;
+        let (look, began) = (left.unwrap_or(REPLACED_CHECK_INTERVAL).min(REPLACED_CHECK_INTERVAL), Instant::now());
+        let batch = Batch::take(&client, Some(MAX_NOTICES), lease, Some(look)).await?;
         if !batch.is_empty() {
             break batch;
         }
-        // One that comes back empty before its time was let go of.
-        let interrupted = began.elapsed() + EARLY < look;
-        if interrupted || left.is_some_and(|left| left <= LOOK) || latest.as_ref().is_some_and(Latest::is_over) {
+        // A take that returns early without notices was cancelled.
+        let interrupted = began.elapsed() + ROUNDING_TOLERANCE < look;
+        if interrupted || left.is_some_and(|left| left <= REPLACED_CHECK_INTERVAL) || newest.as_ref().is_some_and(NewestWaiter::is_replaced)
+        {
             return Ok(0);
         }
     };
-    drop(latest);
+    drop(newest);
     keep(&mut batch).await?;
     let written = to_stderr(format!("{}\n", batch.text())).await;
     let was_written = written.is_ok();
@@ -72,9 +73,9 @@ pub(super) async fn wait(ctx: &Context, called: &Called, owner: Owner, lease: Du
 }
 
 async fn keep(batch: &mut Batch<'_>) -> Result<(), Failure> {
-    match batch.keep_to(MOST_CHARS).await {
+    match batch.keep_to(MAX_CHARS).await {
         Ok(()) => Ok(()),
-        // What could not be given back comes back by itself when its lease ends.
+        // Notices that could not be released come back when their lease ends.
         Err(e @ (ClientError::Refused(_) | ClientError::Protocol { .. })) => Err(e.into()),
         Err(_) => Ok(()),
     }

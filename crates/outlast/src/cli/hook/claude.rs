@@ -9,7 +9,7 @@ use outlast_tools::{Called, HookInput};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The name under which Claude Code presents itself to MCP servers, and so what the keys of its conversations are made from.
+/// The name that Claude Code gives to MCP servers. The keys of its sessions are made from it.
 const NAME: &str = "claude-code";
 
 /// Deliver notices to Claude Code
@@ -52,7 +52,8 @@ impl Claude {
     }
 }
 
-/// For whom: whoever is named, else the pair of Claude Code and where it was started, as its tools have it. `cwd` follows the agent around.
+/// The owner: the session that was named, else the one of Claude Code in the directory where it was started, as for its tools. `cwd`
+/// changes while the agent works.
 fn owner(named: Owner, called: &Called, project: Option<PathBuf>) -> Result<Owner, Failure> {
     if named.session.is_some() {
         return Ok(named);
@@ -61,7 +62,7 @@ fn owner(named: Owner, called: &Called, project: Option<PathBuf>) -> Result<Owne
     if !Path::new(&dir).is_absolute() {
         return Err(Failure::refused("standard input has no `cwd`, which names the session", "name it with --session"));
     }
-    // Its tools see where they really are, whatever links led there.
+    // Its tools see the directory without links.
     let dir = dir.canonicalize().unwrap_or(dir);
     Ok(Owner { session: Owner::of_agent(NAME, &dir).session, ..named })
 }

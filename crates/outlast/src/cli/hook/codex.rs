@@ -3,7 +3,7 @@
 mod app_server;
 
 use super::super::{Context, Failure, some_seconds};
-use super::{Alone, asked, boundary, own};
+use super::{SessionLock, asked, boundary, own};
 use app_server::AppServer;
 use clap::Args;
 use outlast_client::Owner;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the keys of its conversations begin with.
+/// The prefix of the keys of its sessions.
 const PREFIX: &str = "codex:";
 
-/// What the name of a message begins with that tells notices. Behind it are theirs, joined by `+`.
+/// The prefix of the id of a message with notices. The ids of the notices follow, joined by `+`.
 const MARK: &str = "outlast:";
 
 /// Wake a thread of Codex, or deliver notices between its turns
@@ -56,9 +56,9 @@ impl Codex {
 
     async fn wake(self, ctx: &Context, told: ToTell) -> Result<i32, Failure> {
         let thread = own(&told.session, PREFIX, "Codex")?.to_owned();
-        let alone = Alone::with(&ctx.settings.home, &told.session, self.timeout).await?;
+        let lock = SessionLock::acquire(&ctx.settings.home, &told.session, self.timeout).await?;
         let mut codex = AppServer::start(&self.program, self.codex_home.map(|dir| ctx.world.path(dir)).as_deref(), self.timeout).await?;
-        // The queue first: what leaves it meanwhile is found in the thread.
+        // The queue is read first: a message that leaves it meanwhile is found in the thread.
         let mut there = marks(&codex.call("thread/queue/list", json!({"threadId": thread, "limit": 100})).await?);
         there.extend(marks(&codex.call("thread/read", json!({"threadId": thread, "includeTurns": true})).await?));
         let told = told.without(|id| there.iter().any(|mark| mark == id));
@@ -68,8 +68,8 @@ impl Codex {
         let mark = format!("{MARK}{}", told.ids().collect::<Vec<_>>().join("+"));
         let input = json!([{"type": "text", "text": told.text()}]);
         codex.call("thread/queue/add", json!({"threadId": thread, "input": input, "clientUserMessageId": mark})).await?;
-        // From here on Codex has it on disk: whatever goes wrong, it is told with the thread's next turn, and who looks for it finds it.
-        drop(alone);
+        // Codex has the message on disk now. After a failure it is delivered with the next turn of the thread, and the next hook finds it.
+        drop(lock);
         if let Err(e) = codex.take_turn(&thread, &mark).await {
             eprintln!("outlast: the message is in Codex's queue, and no turn was taken here: {}", e.error());
         }
@@ -78,7 +78,7 @@ impl Codex {
     }
 }
 
-/// The names of all notices that are told anywhere in this.
+/// The ids of all notices that are named anywhere in this value.
 fn marks(value: &Value) -> Vec<String> {
     match value {
         Value::Object(fields) => fields.iter().flat_map(|(name, value)| if is_name(name) { named(value) } else { marks(value) }).collect(),

@@ -1,7 +1,7 @@
 //! `outlast hook hermes`
 
 use super::super::{Context, Failure, some_seconds};
-use super::{Alone, own, secret, to_tell};
+use super::{SessionLock, own, secret, to_tell};
 use clap::Args;
 use outlast_sinks::{Said, Server, Target};
 use outlast_tools::ToTell;
@@ -10,19 +10,20 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where the API server of a gateway listens unless told otherwise.
-const USUAL: &str = "http://127.0.0.1:8642";
+/// The default address of the API server of a gateway.
+const DEFAULT_URL: &str = "http://127.0.0.1:8642";
 
-/// How long one question may take that starts no turn.
-const ONE: Duration = Duration::from_secs(10);
+/// How long a request that starts no turn may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the keys of its conversations begin with.
+/// The prefix of the keys of its sessions.
 const PREFIX: &str = "hermes:";
 
-/// The conversation of what it starts over MCP, in whichever of its sessions: it says with no call which one it is. No session is called so.
+/// The session of processes that Hermes starts over MCP. Hermes sends no session with a call, so all its sessions share this one. No
+/// session of Hermes has this name.
 pub(super) const OVER_MCP: &str = "hermes:mcp";
 
-/// How many of its sessions are looked at for the one that started a process, those that were used last.
+/// How many of the sessions that were used last are searched for the one that started a process.
 const MOST_SESSIONS: usize = 200;
 
 /// Wake a session of a running Hermes gateway
@@ -52,13 +53,13 @@ pub(crate) struct Hermes {
 impl Hermes {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let told = to_tell()?;
-        let _alone = Alone::with(&ctx.settings.home, &told.session, self.timeout).await?;
+        let _lock = SessionLock::acquire(&ctx.settings.home, &told.session, self.timeout).await?;
         let var = |name: &str| ctx.world.var(name).and_then(|v| v.to_str()).filter(|v| !v.is_empty()).map(str::to_owned);
         if let Some(url) = &self.webhook {
             let secret = secret(ctx, self.secret_file.as_deref(), None)?.unwrap_or_default();
             return post(&target(url, "--webhook")?, &secret, &told).await;
         }
-        let url = self.url.or_else(|| var("HERMES_API_URL")).unwrap_or_else(|| USUAL.into());
+        let url = self.url.or_else(|| var("HERMES_API_URL")).unwrap_or_else(|| DEFAULT_URL.into());
         let mut target = target(&url, "--url")?;
         if let Some(key) = secret(ctx, self.key_file.as_deref(), var("API_SERVER_KEY"))? {
             target = target.with_key(&key);
@@ -71,9 +72,9 @@ fn target(url: &str, flag: &str) -> Result<Target, Failure> {
     Target::parse(url, false).map_err(|e| Failure::refused(format!("the address of {flag}: {e}"), "give another"))
 }
 
-/// Takes a turn in the session, or in each of those that the notices are of.
+/// Takes a turn in the session, or in each session that has notices.
 async fn chat(target: Target, timeout: Duration, told: ToTell) -> Result<i32, Failure> {
-    let api = Api { looks: Server::new(target.clone(), ONE), turns: Server::new(target, timeout) };
+    let api = Api { looks: Server::new(target.clone(), REQUEST_TIMEOUT), turns: Server::new(target, timeout) };
     let session = own(&told.session, PREFIX, "Hermes")?.to_owned();
     if told.session != OVER_MCP {
         return api.tell(&session, told).await.map(|()| 0);
@@ -89,7 +90,7 @@ async fn chat(target: Target, timeout: Duration, told: ToTell) -> Result<i32, Fa
     let left = told.notices.iter().find(|n| !started.iter().any(|(id, _)| *id == n.event_id));
     match (left, unseen) {
         (None, _) => Ok(0),
-        // It may have been in one that cannot be looked at.
+        // It may belong to a session that could not be read.
         (Some(_), Some(why)) => Err(why),
         (Some(left), None) => {
             let what =
@@ -106,7 +107,7 @@ struct Api {
 }
 
 impl Api {
-    /// Takes a turn in a session. Its messages hold text alone, so that the names of the notices are in the text.
+    /// Takes a turn in a session. A message of Hermes has only text, so the ids of the notices are in the text.
     async fn tell(&self, session: &str, told: ToTell) -> Result<(), Failure> {
         let there = |messages: &[Value], id: &str| messages.iter().filter(|m| m["role"] == "user").any(|m| mentions(m, id));
         let before = self.messages(session).await?;
@@ -117,7 +118,7 @@ impl Api {
         let ids: Vec<&str> = told.ids().collect();
         let body = json!({"message": format!("{}\n\n({})", told.text(), ids.join(" "))}).to_string().into_bytes();
         let turn = good(self.turns.post(&format!("/api/sessions/{}/chat", Server::escaped(session)), &[], body).await, "take a turn");
-        // However the turn went: in the session it is told.
+        // Also after a failed turn, a notice that is in the session was delivered.
         let after = self.messages(session).await?;
         match ids.iter().all(|id| there(&after, id)) {
             true => Ok(()),
@@ -127,8 +128,8 @@ impl Api {
         }
     }
 
-    /// For each notice whose process is known, the session that started it: of those where a tool has answered with its name, the one where one did first.
-    /// Others have seen it in a list. Beside them why one of the sessions could not be looked at, if that is so.
+    /// For each notice with a known process, the session that started the process: the first one in which a tool has answered with the id.
+    /// Later ones saw it in a list. Also why a session could not be read, if there is one.
     async fn who_started(&self, told: &ToTell) -> Result<(Vec<(String, String)>, Option<Failure>), Failure> {
         let listed = good(self.looks.get(&format!("/api/sessions?limit={MOST_SESSIONS}"), &[]).await, "list its sessions")?;
         let mut first: HashMap<&str, (f64, String)> = HashMap::new();
@@ -136,7 +137,7 @@ impl Api {
         for session in data(listed).iter().filter_map(|s| s["id"].as_str()) {
             let messages = match self.messages(session).await {
                 Ok(messages) => messages,
-                // Of all its sessions one may have been deleted just now, or be more than it can show.
+                // A session may have just been deleted, or be too large.
                 Err(why) => {
                     unseen = Some(why);
                     continue;
@@ -160,20 +161,20 @@ impl Api {
     }
 }
 
-/// What a list has in it.
+/// The elements of a list.
 fn data(mut list: Value) -> Vec<Value> {
     let all = ["data", "messages"].into_iter().find_map(|name| list.get_mut(name).map(Value::take)).unwrap_or(list);
     if let Value::Array(all) = all { all } else { Vec::new() }
 }
 
-/// Whether a message has a name in it.
+/// Whether a message has this id in it.
 fn mentions(message: &Value, name: &str) -> bool {
     message["content"].to_string().contains(name)
 }
 
-/// Sends a signed request for each notice, under its own name: the route drops what it has had within the hour.
+/// Sends a signed request for each notice, with its id: the route drops a repeated id for an hour.
 async fn post(target: &Target, secret: &str, told: &ToTell) -> Result<i32, Failure> {
-    let server = Server::new(target.at(""), ONE);
+    let server = Server::new(target.at(""), REQUEST_TIMEOUT);
     for notice in &told.notices {
         let event = serde_json::to_value(notice).unwrap_or_default();
         let text = outlast_text::announce(notice);
@@ -200,7 +201,7 @@ fn good(said: Result<Said, String>, what: &str) -> Result<Value, Failure> {
     match said {
         Ok(said) if said.is_good() => Ok(said.json),
         Ok(said) if said.status == 401 => {
-            Err(Failure::refused("Hermes does not know us", "give --key-file, or --secret-file with --webhook"))
+            Err(Failure::refused("Hermes refuses our key or signature", "give --key-file, or --secret-file with --webhook"))
         }
         Ok(said) if said.status == 404 => {
             Err(Failure::refused(format!("Hermes does not {what}: not found"), "is the session, or the route, one of this gateway?"))

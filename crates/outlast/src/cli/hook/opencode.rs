@@ -1,7 +1,7 @@
 //! `outlast hook opencode`
 
 use super::super::{Context, Failure, some_seconds};
-use super::{Alone, own, secret, to_tell};
+use super::{SessionLock, own, secret, to_tell};
 use clap::Args;
 use outlast_sinks::{Said, Server, Target};
 use serde_json::{Value, json};
@@ -9,20 +9,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Where `opencode serve` listens unless told otherwise.
-const USUAL: &str = "http://127.0.0.1:4096";
+/// The default address of `opencode serve`.
+const DEFAULT_URL: &str = "http://127.0.0.1:4096";
 
-/// The user of its password, unless told otherwise.
-const USER: &str = "opencode";
+/// The default user name for its password.
+const DEFAULT_USER: &str = "opencode";
 
-/// The name under which what is told is marked in a message.
+/// The key of the metadata that has the ids of delivered notices.
 const MARK: &str = "outlast";
 
-/// How long one question may take.
-const ONE: Duration = Duration::from_secs(10);
+/// How long one request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether what was accepted is there. Nothing tells.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval of checks whether an accepted message is in the session. No event says so.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Wake a session of a running `opencode serve`
 ///
@@ -48,16 +48,16 @@ impl Opencode {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let told = to_tell()?;
         let var = |name: &str| ctx.world.var(name).and_then(|v| v.to_str()).filter(|v| !v.is_empty()).map(str::to_owned);
-        let url = self.url.or_else(|| var("OPENCODE_SERVER_URL")).unwrap_or_else(|| USUAL.into());
+        let url = self.url.or_else(|| var("OPENCODE_SERVER_URL")).unwrap_or_else(|| DEFAULT_URL.into());
         let target =
             Target::parse(&url, false).map_err(|e| Failure::refused(format!("the server's address: {e}"), "give another --url"))?;
-        let user = self.user.or_else(|| var("OPENCODE_SERVER_USERNAME")).unwrap_or_else(|| USER.into());
+        let user = self.user.or_else(|| var("OPENCODE_SERVER_USERNAME")).unwrap_or_else(|| DEFAULT_USER.into());
         let target = match secret(ctx, self.password_file.as_deref(), var("OPENCODE_SERVER_PASSWORD"))? {
             Some(password) => target.with_login(&user, &password),
             None => target,
         };
-        let at = Opened { server: Server::new(target, ONE) };
-        let _alone = Alone::with(&ctx.settings.home, &told.session, self.timeout).await?;
+        let at = OpencodeServer { server: Server::new(target, REQUEST_TIMEOUT) };
+        let _lock = SessionLock::acquire(&ctx.settings.home, &told.session, self.timeout).await?;
         let session = at.session(&told.session).await?;
         let there = at.marks(&session).await?;
         let told = told.without(|id| there.iter().any(|mark| mark == id));
@@ -69,7 +69,7 @@ impl Opencode {
         let until = Instant::now() + self.timeout;
         let path = format!("/session/{}/prompt_async?directory={}", Server::escaped(&session.id), Server::escaped(&session.dir));
         good(at.server.post(&path, &[], json!({"parts": [part]}).to_string().into_bytes()).await, "take the message")?;
-        // It answers before it has written the message.
+        // opencode answers before it has written the message.
         loop {
             let there = at.marks(&session).await?;
             if ids.iter().all(|id| there.iter().any(|mark| mark == id)) {
@@ -78,33 +78,35 @@ impl Opencode {
             if Instant::now() >= until {
                 return Err(Failure::fault("opencode accepted the message, and it is not in the session", "it is tried again"));
             }
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 }
 
-struct Session {
+/// A session of opencode.
+struct OpencodeSession {
     id: String,
     dir: String,
 }
 
-struct Opened {
+/// A connection to the server.
+struct OpencodeServer {
     server: Server,
 }
 
-impl Opened {
-    /// The session that a conversation's key means: by its name, or the one that was used last in a directory.
-    async fn session(&self, key: &str) -> Result<Session, Failure> {
+impl OpencodeServer {
+    /// The session of a key: by its id, or the one that was used last in a directory.
+    async fn session(&self, key: &str) -> Result<OpencodeSession, Failure> {
         let Some(dir) = key.strip_prefix("mcp:opencode:") else {
             let id = own(key, "opencode:", "opencode")?;
             let found = good(self.server.get(&format!("/session/{}", Server::escaped(id)), &[]).await, "say where the session works")?;
-            return Ok(Session { id: id.to_owned(), dir: text(&found["directory"]) });
+            return Ok(OpencodeSession { id: id.to_owned(), dir: text(&found["directory"]) });
         };
         let all = good(self.server.get(&format!("/session?directory={}", Server::escaped(dir)), &[]).await, "list its sessions")?;
         let own = |s: &&Value| s["directory"] == dir && s["parentID"].is_null();
         let newest = all.as_array().into_iter().flatten().filter(own).max_by_key(|s| s["time"]["updated"].as_i64());
         match newest.and_then(|s| s["id"].as_str()) {
-            Some(id) => Ok(Session { id: id.to_owned(), dir: dir.to_owned() }),
+            Some(id) => Ok(OpencodeSession { id: id.to_owned(), dir: dir.to_owned() }),
             None => Err(Failure::refused(
                 format!("opencode has no session in {dir}"),
                 "it is tried again; is this the server of that directory?",
@@ -112,8 +114,8 @@ impl Opened {
         }
     }
 
-    /// What was told in a session.
-    async fn marks(&self, session: &Session) -> Result<Vec<String>, Failure> {
+    /// The ids of the notices in a session.
+    async fn marks(&self, session: &OpencodeSession) -> Result<Vec<String>, Failure> {
         let path = format!("/session/{}/message?directory={}", Server::escaped(&session.id), Server::escaped(&session.dir));
         let messages = good(self.server.get(&path, &[]).await, "show the session")?;
         let parts = messages.as_array().into_iter().flatten().filter_map(|m| m["parts"].as_array()).flatten();
@@ -128,7 +130,7 @@ fn text(value: &Value) -> String {
 fn good(said: Result<Said, String>, what: &str) -> Result<Value, Failure> {
     match said {
         Ok(said) if said.is_good() => Ok(said.json),
-        Ok(said) if said.status == 401 => Err(Failure::refused("opencode wants a password", "give --password-file")),
+        Ok(said) if said.status == 401 => Err(Failure::refused("opencode requires a password", "give --password-file")),
         Ok(said) => {
             Err(Failure::refused(format!("opencode does not {what}: it answered {}: {}", said.status, said.text), "it is tried again"))
         }

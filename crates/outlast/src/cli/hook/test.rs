@@ -1,4 +1,4 @@
-//! `outlast hook test`: calls one configured sink, and says what came of it.
+//! `outlast hook test`: calls one configured sink, and reports the outcome.
 
 use super::super::events::took;
 use super::super::{Context, Failure, engine, times};
@@ -57,7 +57,7 @@ impl Test {
     }
 }
 
-/// No sink has this name.
+/// The failure if no sink has this name.
 fn unknown(ctx: &Context, given: &str, known: &[&str]) -> Failure {
     let hint = match (nearest(given, known.iter().copied()).as_slice(), known) {
         (_, []) => format!("add a [[hook]] or [[webhook]] table to {}", ctx.settings.file.display()),
@@ -71,7 +71,7 @@ fn unknown(ctx: &Context, given: &str, known: &[&str]) -> Failure {
     Failure::new(code::NOT_FOUND, what, hint)
 }
 
-/// A notice of this kind that says that it is a test.
+/// A notice of this kind, marked as a test.
 fn notice(sink: &str, kind: &str, session: Option<String>) -> Notice {
     let message = format!("This is a test of the sink {sink}.");
     let now = times::now();

@@ -1,20 +1,20 @@
 //! Claude Code: `mcpServers` in `~/.claude.json` or a project's `.mcp.json`, and hooks in `settings.json`.
 
 use super::edit::Data;
-use super::edit::json::{Ours, Wish};
-use super::{Failure, Place, Scope, Target, Us, Wishes};
+use super::edit::json::{JsonEdit, Ours};
+use super::{Failure, FileEdits, InstallPlace, OwnCommand, Scope, Target};
 use serde_json::Value;
 
-/// How long a hook that only looks may take, in seconds.
+/// The time limit of a hook that delivers what is pending and returns, in seconds.
 const LOOK: u32 = 15;
-/// How long the one that waits does so, in seconds. Each turn that ends starts another, so that it must not be for ever.
+/// How long the waiting hook waits, in seconds. It must end, because each end of a turn starts another one.
 const WAIT: u32 = 14_400;
-/// How long it may take until it is ended, in seconds: a little more than it waits.
+/// The time limit of the waiting hook, in seconds: a little more than it waits.
 const WAIT_LIMIT: u32 = WAIT + 60;
 
-pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure> {
+pub(super) fn targets(place: &InstallPlace<'_>, own: &OwnCommand) -> Result<Vec<Target>, Failure> {
     let (servers, settings) = match place.scope {
-        // The variable moves the file into the directory, which without it lies beside it.
+        // With the variable, `.claude.json` is inside the directory; without it, beside it.
         Scope::User => match place.world.var("CLAUDE_CONFIG_DIR") {
             Some(_) => {
                 let dir = place.dir("CLAUDE_CONFIG_DIR", "")?;
@@ -28,32 +28,36 @@ pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure
         Scope::Project => (place.project(".mcp.json"), place.project(".claude/settings.json")),
     };
     let mut fields = vec![("type".to_owned(), Data::text("stdio"))];
-    fields.extend(us.server());
-    let server = Wish::Member { path: vec!["mcpServers", "outlast"], fields, usual: Vec::new() };
-    // What is due is said at each boundary. The one that waits begins when a turn ends, and starts the next: at the start of a session it would hold that up.
-    let hooks =
-        vec![event("SessionStart", vec![looks(us)]), event("UserPromptSubmit", vec![looks(us)]), event("Stop", vec![looks(us), waits(us)])];
-    Ok(vec![Target::new(servers, Wishes::Json(vec![server])), Target::new(settings, Wishes::Json(hooks))])
+    fields.extend(own.server());
+    let server = JsonEdit::Member { path: vec!["mcpServers", "outlast"], fields, defaults: Vec::new() };
+    // Each boundary delivers what is pending. The waiting hook starts at the end of a turn, and what it reports starts the next turn. At
+    // the start of a session it would delay that.
+    let hooks = vec![
+        event("SessionStart", vec![looks(own)]),
+        event("UserPromptSubmit", vec![looks(own)]),
+        event("Stop", vec![looks(own), waits(own)]),
+    ];
+    Ok(vec![Target::new(servers, FileEdits::Json(vec![server])), Target::new(settings, FileEdits::Json(hooks))])
 }
 
-fn event(name: &'static str, hooks: Vec<Data>) -> Wish {
-    Wish::Element { path: vec!["hooks", name], data: Data::map([("hooks", Data::List(hooks))]), ours }
+fn event(name: &'static str, hooks: Vec<Data>) -> JsonEdit {
+    JsonEdit::Element { path: vec!["hooks", name], data: Data::map([("hooks", Data::List(hooks))]), ours }
 }
 
-fn looks(us: &Us) -> Data {
-    Data::map([("type", Data::text("command")), ("command", Data::text(us.line("hook claude"))), ("timeout", Data::Number(LOOK))])
+fn looks(own: &OwnCommand) -> Data {
+    Data::map([("type", Data::text("command")), ("command", Data::text(own.shell_line("hook claude"))), ("timeout", Data::Number(LOOK))])
 }
 
-fn waits(us: &Us) -> Data {
+fn waits(own: &OwnCommand) -> Data {
     Data::map([
         ("type", Data::text("command")),
-        ("command", Data::text(us.line(&format!("hook claude --wait --timeout {WAIT}")))),
+        ("command", Data::text(own.shell_line(&format!("hook claude --wait --timeout {WAIT}")))),
         ("asyncRewake", Data::Flag(true)),
         ("timeout", Data::Number(WAIT_LIMIT)),
     ])
 }
 
-/// How much of a group of hooks, or of one hook, is ours.
+/// How much of a group of hooks, or of one hook, was made by us.
 fn ours(value: &Value) -> Ours {
     let Some(inner) = value["hooks"].as_array() else {
         return if value["command"].as_str().is_some_and(calls_us) { Ours::Whole } else { Ours::Nothing };
@@ -65,7 +69,7 @@ fn ours(value: &Value) -> Ours {
     }
 }
 
-/// Whether a line for a shell calls an `outlast`, wherever it lies, for Claude Code.
+/// Whether a shell command line calls `outlast hook claude`, at any path.
 fn calls_us(line: &str) -> bool {
     let Some((program, rest)) = line.split_once(" hook claude") else { return false };
     let program = program.trim_end_matches('\'').rsplit(['/', ' ', '\'']).next();

@@ -1,4 +1,4 @@
-//! A file of somebody else's: read, copied before something of it is lost, and replaced whole.
+//! A configuration file of another program: read, copied before a change loses something in it, and replaced atomically.
 //!
 //! Decisions 134 and 135: docs/decisions/install.md.
 
@@ -9,24 +9,24 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// A configuration that is larger is none.
-const LARGEST: u64 = 64 << 20;
-/// How many copies there may be of one file.
-const COPIES: u32 = 99;
+/// A larger file is refused: it cannot be a configuration.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// How many copies of one file are kept.
+const MAX_COPIES: u32 = 99;
 
 /// A file as it was read.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Where it really is, behind links.
+    /// The path after all links.
     path: PathBuf,
     text: String,
-    /// None where there is no such file.
-    was: Option<Was>,
+    /// None if there is no such file.
+    was: Option<FileState>,
 }
 
-/// What tells whether somebody else has changed it since, and what is kept of it.
+/// Metadata that shows whether another program changed the file, and that a new file copies.
 #[derive(Debug, PartialEq, Eq)]
-struct Was {
+struct FileState {
     inode: (u64, u64),
     size: u64,
     changed: (i64, i64),
@@ -34,7 +34,7 @@ struct Was {
     owner: (u32, u32),
 }
 
-impl Was {
+impl FileState {
     fn of(meta: &fs::Metadata) -> Self {
         Self {
             inode: (meta.dev(), meta.ino()),
@@ -47,16 +47,16 @@ impl Was {
 }
 
 impl File {
-    /// Reads it; one that is not there is empty.
+    /// Reads a file. A missing file is empty.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let cannot = |e: io::Error| Failure::fault(format!("cannot read {}: {e}", path.display()), "nothing was changed");
-        let real = behind_links(path).map_err(cannot)?;
+        let real = resolve_links(path).map_err(cannot)?;
         let meta = match fs::metadata(&real) {
             Ok(meta) => meta,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Self { path: real, text: String::new(), was: None }),
             Err(e) => return Err(cannot(e)),
         };
-        if !meta.is_file() || meta.size() > LARGEST {
+        if !meta.is_file() || meta.size() > MAX_FILE_BYTES {
             return Err(Failure::refused(
                 format!("{} cannot be a configuration: it is not a regular file, or it is too large", path.display()),
                 "nothing was changed",
@@ -66,11 +66,11 @@ impl File {
         let text = String::from_utf8(bytes).map_err(|e| {
             let line = 1 + e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
             Failure::refused(
-                format!("{}, line {line}: that is no UTF-8", path.display()),
+                format!("{}, line {line}: that is not UTF-8", path.display()),
                 "correct it, or move it out of the way; nothing was changed",
             )
         })?;
-        Ok(Self { path: real, text, was: Some(Was::of(&meta)) })
+        Ok(Self { path: real, text, was: Some(FileState::of(&meta)) })
     }
 
     pub(super) fn text(&self) -> &str {
@@ -81,7 +81,7 @@ impl File {
         self.was.is_some()
     }
 
-    /// Refuses one that its owner may not write: that was somebody's wish, though a new file could take its place.
+    /// Refuses a read-only file. A new file could replace it, but the user made it read-only on purpose.
     pub(super) fn may_be_changed(&self) -> Result<(), Failure> {
         match &self.was {
             Some(was) if was.mode & 0o200 == 0 => {
@@ -92,7 +92,7 @@ impl File {
         }
     }
 
-    /// Keeps a copy of it as it is, unless it is not there or the newest copy says the same.
+    /// Saves a copy, unless there is no file or the newest copy is equal.
     pub(super) fn keep(&self) -> Result<Option<PathBuf>, Failure> {
         let Some(was) = &self.was else { return Ok(None) };
         let copies = self.copies();
@@ -100,8 +100,8 @@ impl File {
             return Ok(Some(newest.1.clone()));
         }
         let number = copies.last().map_or(1, |(n, _)| n + 1);
-        if number > COPIES {
-            let what = format!("there are {COPIES} copies of {} already", self.path.display());
+        if number > MAX_COPIES {
+            let what = format!("there are {MAX_COPIES} copies of {} already", self.path.display());
             return Err(Failure::refused(what, "remove copies that are not needed; nothing was changed"));
         }
         let copy = self.copy(number);
@@ -109,7 +109,7 @@ impl File {
         Ok(Some(copy))
     }
 
-    /// What the first copy of it says: what was there before we came, if there is nothing of ours in it.
+    /// The text of the first copy. If it has no entries of ours, it is the file from before the first install.
     pub(super) fn first_copy(&self) -> Result<Option<String>, Failure> {
         let Some((_, path)) = self.copies().into_iter().next() else { return Ok(None) };
         fs::read_to_string(&path)
@@ -117,11 +117,11 @@ impl File {
             .map_err(|e| Failure::fault(format!("cannot read {}: {e}", path.display()), "nothing was changed"))
     }
 
-    /// Removes copies that nobody needs, as the file itself says the same again. What to say of the others.
-    pub(super) fn forget_copies(&self, says_the_same: impl Fn(&str) -> bool) -> Result<Option<String>, Failure> {
+    /// Removes the copies that are not needed any more. Returns a note about the others.
+    pub(super) fn forget_copies(&self, is_obsolete: impl Fn(&str) -> bool) -> Result<Option<String>, Failure> {
         let mut left = Vec::new();
         for (_, path) in self.copies() {
-            match fs::read_to_string(&path).is_ok_and(|there| says_the_same(&there)) {
+            match fs::read_to_string(&path).is_ok_and(|there| is_obsolete(&there)) {
                 true => fs::remove_file(&path).map_err(|e| Failure::fault(format!("cannot remove {}: {e}", path.display()), ""))?,
                 false => left.push(path.display().to_string()),
             }
@@ -129,7 +129,7 @@ impl File {
         Ok((!left.is_empty()).then(|| format!("what was there before is still in {}: remove it if you do not need it", left.join(", "))))
     }
 
-    /// Replaces it whole: whoever reads it sees what was there or what is there now. `private` is for a new one.
+    /// Replaces the file atomically: a reader sees the old or the new text. `private` sets the mode of a new file.
     pub(super) fn write(&self, text: &str, private: bool) -> Result<(), Failure> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         make_dirs(dir, private).map_err(|e| self.cannot("make the directory of", e))?;
@@ -137,11 +137,11 @@ impl File {
         let beside = dir.join(format!(".{name}.outlast-new-{}", std::process::id()));
         let made = create(&beside, text, self.was.as_ref(), if private { 0o600 } else { 0o644 });
         let done = made.map_err(|e| self.cannot("write", e)).and_then(|()| {
-            self.is_as_it_was()?;
+            self.check_unchanged()?;
             fs::rename(&beside, &self.path).map_err(|e| self.cannot("write", e))
         });
         if done.is_err() {
-            // It may be that it was never made.
+            // It may not exist.
             let _gone = fs::remove_file(&beside);
         }
         done?;
@@ -149,23 +149,23 @@ impl File {
     }
 
     pub(super) fn remove(&self) -> Result<(), Failure> {
-        self.is_as_it_was()?;
+        self.check_unchanged()?;
         fs::remove_file(&self.path).map_err(|e| self.cannot("remove", e))?;
         sync(self.path.parent().unwrap_or(Path::new("/"))).map_err(|e| self.cannot("remove", e))
     }
 
-    /// Clients write their own files too, and what they wrote meanwhile must not be lost.
-    fn is_as_it_was(&self) -> Result<(), Failure> {
-        let now = fs::metadata(&self.path).ok().map(|meta| Was::of(&meta));
+    /// Refuses if the file changed since it was read. Clients write their files too, and their changes must not be lost.
+    fn check_unchanged(&self) -> Result<(), Failure> {
+        let now = fs::metadata(&self.path).ok().map(|meta| FileState::of(&meta));
         if now == self.was {
             return Ok(());
         }
         let what = format!("{} changed while it was edited; nothing was written", self.path.display());
-        Err(Failure::new(code::UNAVAILABLE, what, "do it again, best while the client does not run"))
+        Err(Failure::new(code::UNAVAILABLE, what, "try again, preferably while the client is not running"))
     }
 
     fn cannot(&self, what: &str, e: io::Error) -> Failure {
-        Failure::fault(format!("cannot {what} {}: {e}", self.path.display()), "see who may write there; it is as it was")
+        Failure::fault(format!("cannot {what} {}: {e}", self.path.display()), "check the permissions there; the file is unchanged")
     }
 
     fn copy(&self, number: u32) -> PathBuf {
@@ -174,18 +174,18 @@ impl File {
         name.into()
     }
 
-    /// The copies that there are, oldest first.
+    /// The existing copies, oldest first.
     fn copies(&self) -> Vec<(u32, PathBuf)> {
-        (1..=COPIES).map(|n| (n, self.copy(n))).filter(|(_, path)| path.is_file()).collect()
+        (1..=MAX_COPIES).map(|n| (n, self.copy(n))).filter(|(_, path)| path.is_file()).collect()
     }
 }
 
-/// Where a file really is, also if it is yet to be made there.
-fn behind_links(path: &Path) -> io::Result<PathBuf> {
+/// Follows all links of a path. The file itself may be missing.
+fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     /// As many as the kernel follows.
-    const LINKS: usize = 40;
+    const MAX_LINKS: usize = 40;
     let mut path = path.to_owned();
-    for _ in 0..LINKS {
+    for _ in 0..MAX_LINKS {
         match fs::read_link(&path) {
             Ok(to) => path = path.parent().unwrap_or(Path::new("/")).join(to),
             Err(_) => return Ok(path),
@@ -194,8 +194,8 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many links lead to each other"))
 }
 
-/// A new file, with mode and owner of another one; synced.
-fn create(path: &Path, text: &str, like: Option<&Was>, mode: u32) -> io::Result<()> {
+/// Writes a new file with mode and owner of another one, and syncs it.
+fn create(path: &Path, text: &str, like: Option<&FileState>, mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let filled = (|| {
         if let Some(was) = like {
@@ -209,7 +209,7 @@ fn create(path: &Path, text: &str, like: Option<&Was>, mode: u32) -> io::Result<
         file.sync_all()
     })();
     if filled.is_err() {
-        // Not to be taken for a whole one.
+        // A partial file must not be mistaken for a complete one.
         let _gone = fs::remove_file(path);
     }
     filled
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+    fn what_another_program_wrote_meanwhile_is_not_lost() {
         let tmp = tempfile::tempdir().unwrap();
         let path = tmp.path().join("dir/new");
         let file = File::read(&path).unwrap();
@@ -278,6 +278,6 @@ mod tests {
         std::os::unix::fs::symlink("a", tmp.path().join("b")).unwrap();
         assert!(File::read(&tmp.path().join("a")).is_err());
         fs::write(tmp.path().join("bytes"), b"a\n\xff").unwrap();
-        assert!(File::read(&tmp.path().join("bytes")).unwrap_err().error().contains("line 2: that is no UTF-8"));
+        assert!(File::read(&tmp.path().join("bytes")).unwrap_err().error().contains("line 2: that is not UTF-8"));
     }
 }

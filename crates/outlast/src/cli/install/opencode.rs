@@ -1,36 +1,36 @@
-//! opencode: `mcp.outlast` in its `opencode.json`, which may have comments; if asked for, a hook of ours that has its server start a turn.
+//! opencode: `mcp.outlast` in its `opencode.json`, which may have comments; with `--wake`, a hook of ours that has its server start a turn.
 
 use super::edit::Data;
-use super::edit::json::Wish;
-use super::us::Sink;
-use super::{Failure, File, Place, Scope, Target, Us, Wishes};
+use super::edit::json::JsonEdit;
+use super::own_command::WakingHook;
+use super::{Failure, File, FileEdits, InstallPlace, OwnCommand, Scope, Target};
 use std::path::PathBuf;
 
-/// The names it reads, of which a later one wins.
+/// The file names that it reads; a later one wins.
 const NAMES: [&str; 2] = ["opencode.jsonc", "opencode.json"];
 
-/// The name of the sink that wakes it.
+/// The name of the hook that wakes it.
 pub(super) const WAKES: &str = "wake-opencode";
 
-pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure> {
+pub(super) fn targets(place: &InstallPlace<'_>, own: &OwnCommand) -> Result<Vec<Target>, Failure> {
     let dir = match place.scope {
         Scope::User => place.dir("XDG_CONFIG_HOME", ".config")?.join("opencode"),
         Scope::Project => place.project(""),
     };
-    let command = [us.program.clone()].into_iter().chain(us.args.iter().cloned());
+    let command = [own.program.clone()].into_iter().chain(own.args.iter().cloned());
     let mut fields = vec![("type".to_owned(), Data::text("local")), ("command".to_owned(), Data::texts(command))];
-    fields.extend(us.env(None).map(|env| ("environment".to_owned(), env)));
-    let wishes = Wishes::Json(vec![Wish::Member { path: vec!["mcp", "outlast"], fields, usual: Vec::new() }]);
-    let mut targets = vec![Target::new(file(&NAMES.map(|name| dir.join(name)), &wishes), wishes)];
-    if us.wake {
-        let sink = Sink { name: WAKES, client: "opencode", flags: &[], sessions: &["opencode:*", "mcp:opencode:*"], limit: None };
-        targets.push(us.wakes(place, &sink));
+    fields.extend(own.env(None).map(|env| ("environment".to_owned(), env)));
+    let edits = FileEdits::Json(vec![JsonEdit::Member { path: vec!["mcp", "outlast"], fields, defaults: Vec::new() }]);
+    let mut targets = vec![Target::new(file(&NAMES.map(|name| dir.join(name)), &edits), edits)];
+    if own.should_wake {
+        let hook = WakingHook { name: WAKES, client: "opencode", flags: &[], sessions: &["opencode:*", "mcp:opencode:*"], limit: None };
+        targets.push(own.waking_target(place, &hook));
     }
     Ok(targets)
 }
 
-/// The one that names us, else one that is there, else a new one.
-fn file(all: &[PathBuf; 2], wishes: &Wishes) -> PathBuf {
-    let names_us = |path: &&PathBuf| File::read(path).is_ok_and(|file| matches!(wishes.entry(file.text()), Ok(Some(_))));
-    all.iter().find(names_us).or_else(|| all.iter().find(|path| path.exists())).unwrap_or(&all[1]).clone()
+/// The file with our entry, else one that exists, else a new one.
+fn file(all: &[PathBuf; 2], edits: &FileEdits) -> PathBuf {
+    let has_own_entry = |path: &&PathBuf| File::read(path).is_ok_and(|file| matches!(edits.entry(file.text()), Ok(Some(_))));
+    all.iter().find(has_own_entry).or_else(|| all.iter().find(|path| path.exists())).unwrap_or(&all[1]).clone()
 }

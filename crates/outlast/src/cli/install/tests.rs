@@ -1,4 +1,4 @@
-use super::us::quoted;
+use super::own_command::quoted;
 use super::*;
 use crate::config::{User, World};
 
@@ -13,18 +13,18 @@ fn world(env: &[(&str, &str)]) -> World {
     }
 }
 
-fn us(profile: Option<&str>) -> Us {
+fn own_command(profile: Option<&str>) -> OwnCommand {
     let args = ["mcp"].into_iter().chain(profile.iter().flat_map(|name| ["--profile", name])).map(str::to_owned).collect();
-    Us { program: "/usr/bin/outlast".into(), args, env: Vec::new(), wake: false, ask: false }
+    OwnCommand { program: "/usr/bin/outlast".into(), args, env: Vec::new(), should_wake: false, should_ask: false }
 }
 
-fn shown(world: &World, us: &Us, scope: Scope) -> String {
-    let place = Place { world, config: Path::new("/home/me/.config/outlast/config.toml"), scope };
+fn shown(world: &World, own: &OwnCommand, scope: Scope) -> String {
+    let place = InstallPlace { world, config: Path::new("/home/me/.config/outlast/config.toml"), scope };
     let mut out = String::new();
-    for client in Client::ALL {
-        match client.targets(&place, us) {
+    for client in AgentClient::ALL {
+        match client.targets(&place, own) {
             Ok(targets) => {
-                targets.iter().for_each(|t| out += &format!("## {}: {}\n{}\n", client.name(), t.path.display(), t.wishes.alone()))
+                targets.iter().for_each(|t| out += &format!("## {}: {}\n{}\n", client.name(), t.path.display(), t.edits.alone()))
             }
             Err(e) => out += &format!("## {}: {}\n\n", client.name(), e.error()),
         }
@@ -34,8 +34,8 @@ fn shown(world: &World, us: &Us, scope: Scope) -> String {
 
 #[test]
 fn each_client_has_its_files() {
-    insta::assert_snapshot!("user", shown(&world(&[]), &us(None), Scope::User));
-    insta::assert_snapshot!("project", shown(&world(&[]), &us(Some("hermes")), Scope::Project));
+    insta::assert_snapshot!("user", shown(&world(&[]), &own_command(None), Scope::User));
+    insta::assert_snapshot!("project", shown(&world(&[]), &own_command(Some("hermes")), Scope::Project));
     let env = [
         ("CODEX_HOME", "/c/codex"),
         ("CLAUDE_CONFIG_DIR", "/c/claude"),
@@ -43,27 +43,27 @@ fn each_client_has_its_files() {
         ("XDG_CONFIG_HOME", "/c/xdg"),
         ("KIMI_CODE_HOME", "/c/kimi"),
     ];
-    let mut us = us(None);
-    us.program = "/my programs/outlast".into();
-    us.env = vec![("OUTLAST_HOME", "/it's here".into())];
-    us.wake = true;
-    insta::assert_snapshot!("variables", shown(&world(&env), &us, Scope::User));
+    let mut own = own_command(None);
+    own.program = "/my programs/outlast".into();
+    own.env = vec![("OUTLAST_HOME", "/it's here".into())];
+    own.should_wake = true;
+    insta::assert_snapshot!("variables", shown(&world(&env), &own, Scope::User));
 }
 
 #[test]
 fn how_we_are_called_is_read_from_what_each_client_has() {
-    let mut us = us(Some("codex"));
-    us.env = vec![("OUTLAST_HOME", "/h".into())];
+    let mut own = own_command(Some("codex"));
+    own.env = vec![("OUTLAST_HOME", "/h".into())];
     let world = world(&[]);
-    let place = Place { world: &world, config: Path::new("/c"), scope: Scope::User };
-    for client in Client::ALL {
-        let targets = client.targets(&place, &us).unwrap();
-        let entry = targets[0].wishes.entry(&targets[0].wishes.alone()).unwrap().unwrap();
-        let call = Call::of(&entry).unwrap();
+    let place = InstallPlace { world: &world, config: Path::new("/c"), scope: Scope::User };
+    for client in AgentClient::ALL {
+        let targets = client.targets(&place, &own).unwrap();
+        let entry = targets[0].edits.entry(&targets[0].edits.alone()).unwrap().unwrap();
+        let call = ServerCommand::of(&entry).unwrap();
         let want = ["/usr/bin/outlast", "mcp", "--profile", "codex"].map(str::to_owned).to_vec();
-        assert_eq!(call, Call { argv: want, env: vec![("OUTLAST_HOME".into(), "/h".into())] }, "{client:?}");
+        assert_eq!(call, ServerCommand { argv: want, env: vec![("OUTLAST_HOME".into(), "/h".into())] }, "{client:?}");
     }
-    assert_eq!(Call::of(&json!({"url": "http://x"})), None);
+    assert_eq!(ServerCommand::of(&json!({"url": "http://x"})), None);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn words_are_quoted_as_a_shell_reads_them() {
     assert_eq!(["/a/b-1.0", "a b", "it's", ""].map(quoted), ["/a/b-1.0", "'a b'", r"'it'\''s'", "''"]);
 }
 
-/// What becomes of a `[[hook]]` table of Codex, and what is said of it.
+/// What `install` makes of a `[[hook]]` table of Codex, and its notes about it.
 fn woken(row: &str, codex_home: Option<&str>) -> (String, Vec<String>) {
     let tmp = tempfile::tempdir().unwrap();
     let config = tmp.path().join("config.toml");
@@ -80,10 +80,10 @@ fn woken(row: &str, codex_home: Option<&str>) -> (String, Vec<String>) {
     let env: Vec<_> = codex_home.into_iter().map(|dir| ("CODEX_HOME", dir)).collect();
     let world = world(&env);
     let put = |text: &str| {
-        let place = Place { world: &world, config: &config, scope: Scope::User };
-        let target = Client::Codex.targets(&place, &us(None)).unwrap().pop().unwrap();
-        assert!(target.wishes.alone().contains("\"hook\", \"codex\""), "what to paste is whole");
-        (target.wishes.put(text).unwrap(), target.stays)
+        let place = InstallPlace { world: &world, config: &config, scope: Scope::User };
+        let target = AgentClient::Codex.targets(&place, &own_command(None)).unwrap().pop().unwrap();
+        assert!(target.edits.alone().contains("\"hook\", \"codex\""), "what to paste is whole");
+        (target.edits.put(text).unwrap(), target.kept_notes)
     };
     let (made, stays) = put(&text);
     std::fs::write(&config, &made).unwrap();
@@ -130,7 +130,7 @@ fn our_flags_are_known_by_their_names_and_there_once() {
         // What an earlier version made of it could not run.
         (r#", "--codex-home", "/x", "--codex-home=/x""#, Some("/x"), r#", "--codex-home", "/x""#),
         (r#", "--codex-home", "/x", "--codex-home=/y""#, None, r#", "--codex-home", "/y""#),
-        // A value of somebody's that is one of our words.
+        // A value that is one of our own words.
         (r#", "--program", "/x", "--timeout", "9""#, Some("/x"), r#", "--codex-home", "/x", "--program", "/x", "--timeout", "9""#),
         (r#", "--program", "codex", "--timeout", "9""#, None, r#", "--program", "codex", "--timeout", "9""#),
         (r#", "--program=--codex-home", "--codex-homes""#, None, r#", "--program=--codex-home", "--codex-homes""#),

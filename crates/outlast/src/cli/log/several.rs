@@ -1,6 +1,6 @@
 //! Several logs at once: whole lines, each with the name of its process before it.
 
-use super::super::follow::{Line, Lines, Render, gap};
+use super::super::follow::{Lines, OutputLine, Render, gap};
 use super::super::out::{Tone, tame};
 use super::super::output::{self, Begin};
 use super::super::table::cut;
@@ -18,13 +18,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use unicode_width::UnicodeWidthStr as _;
 
-/// How many pieces of output may wait to be shown, of all processes together.
-const QUEUE: usize = 16;
-/// The columns that a name may take.
-const NAME: usize = 24;
+/// How many chunks of output may wait to be shown, of all processes together.
+const MAX_QUEUED_CHUNKS: usize = 16;
+/// The most columns that a name takes.
+const MAX_NAME_COLUMNS: usize = 24;
 
-/// One of the processes, and how far its lines came.
-struct Source {
+/// One of the processes, and its lines so far.
+struct FollowedProcess {
     id: String,
     name: Option<String>,
     /// Its name on the screen, as wide as that of the others.
@@ -32,18 +32,18 @@ struct Source {
     tone: Tone,
     lines: Lines,
     open: bool,
-    /// The exit code that stands for its end, once that was seen.
+    /// The exit code that stands for its ending, once that is known.
     code: Option<i32>,
 }
 
-/// What came of one of them.
-enum Came {
+/// What the reader of a process delivers.
+enum Received {
     Chunk(Chunk),
     End,
     Failed(ClientError),
 }
 
-/// Shows what there is, and with `--follow` what comes, until every one has ended.
+/// Shows the existing output, and with `--follow` new output until every process has ended.
 pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<i32, Failure> {
     if log.raw || log.from_byte.is_some() {
         let flag = if log.raw { "--raw" } else { "--from-byte" };
@@ -72,7 +72,7 @@ pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut several = Several::new(ctx, client, &polled, begins.iter().map(|begin| begin.from_byte));
     several.grep = log.grep.as_ref();
-    // A reader of our output that is slow does not keep the user from leaving.
+    // A slow reader of our output must not delay Ctrl-C.
     tokio::select! {
         biased;
         _ = interrupts.recv() => {}
@@ -85,14 +85,14 @@ pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<
 fn labels(polled: &[ProcessInfo]) -> Vec<String> {
     let named = |name: &Option<String>| polled.iter().filter(|p| p.name == *name).count() == 1;
     let label = |p: &ProcessInfo| match &p.name {
-        Some(name) if named(&p.name) => cut(&tame(name), NAME),
+        Some(name) if named(&p.name) => cut(&tame(name), MAX_NAME_COLUMNS),
         _ => p.session_id.to_string(),
     };
     let width = polled.iter().map(|p| label(p).width()).max().unwrap_or(0);
     polled.iter().map(label).map(|label| format!("{label}{} |", " ".repeat(width - label.width()))).collect()
 }
 
-/// What there is.
+/// Shows the existing output.
 async fn show(log: &Log, ctx: &Context, client: &Client, polled: &[ProcessInfo]) -> Result<i32, Failure> {
     if ctx.out.json {
         let mut pages = Vec::new();
@@ -113,19 +113,19 @@ async fn show(log: &Log, ctx: &Context, client: &Client, polled: &[ProcessInfo])
 pub(crate) struct Several<'a> {
     ctx: &'a Context,
     client: &'a Client,
-    /// Only lines that match are shown.
+    /// If set, only matching lines are shown.
     grep: Option<&'a Regex>,
-    /// Until the commands are over, and not only their output.
+    /// Follow until the commands have ended, not only until their output has.
     to_exit: bool,
-    /// Whether the user has stopped them with Ctrl-C.
+    /// Whether the user stopped them with Ctrl-C.
     is_interrupted: Rc<Cell<bool>>,
-    sources: Vec<Source>,
+    sources: Vec<FollowedProcess>,
 }
 
 impl<'a> Several<'a> {
-    /// These, each from its byte on.
+    /// These processes, each from its byte on.
     fn new(ctx: &'a Context, client: &'a Client, processes: &[ProcessInfo], from: impl IntoIterator<Item = u64>) -> Self {
-        let source = |(n, ((p, from), label)): (usize, ((&ProcessInfo, u64), String))| Source {
+        let source = |(n, ((p, from), label)): (usize, ((&ProcessInfo, u64), String))| FollowedProcess {
             id: p.session_id.to_string(),
             name: p.name.clone(),
             label,
@@ -138,20 +138,20 @@ impl<'a> Several<'a> {
         Self { ctx, client, grep: None, to_exit: false, is_interrupted: Rc::default(), sources }
     }
 
-    /// These, from their beginning until their commands are over.
+    /// These processes, from their start until their commands have ended.
     pub(crate) fn whole(ctx: &'a Context, client: &'a Client, processes: &[ProcessInfo]) -> Self {
         Self { to_exit: true, ..Self::new(ctx, client, processes, std::iter::repeat(0)) }
     }
 
-    /// To be set when the user has stopped them with Ctrl-C.
+    /// A flag to set when the user stops them with Ctrl-C.
     pub(crate) fn interrupted(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.is_interrupted)
     }
 
-    /// Shows what comes until all have ended. Whether everything could be read.
+    /// Shows output until all have ended. Returns whether everything could be read.
     pub(crate) async fn show(&mut self) -> Result<bool, Failure> {
-        let (tell, mut heard) = mpsc::channel(QUEUE);
-        // Those that are left when this is dropped end with it.
+        let (tell, mut heard) = mpsc::channel(MAX_QUEUED_CHUNKS);
+        // Readers that still run are stopped when this is dropped.
         let mut readers = JoinSet::new();
         for (n, source) in self.sources.iter().enumerate() {
             let from = From::Byte(source.lines.next_byte);
@@ -175,14 +175,14 @@ impl<'a> Several<'a> {
         Ok(is_whole)
     }
 
-    /// The first exit code, in the order of the processes, that is not 0. One that was not seen counts as 0.
+    /// The first exit code that is not 0, in the order of the processes. An unknown one counts as 0.
     pub(crate) fn exit_code(&self) -> i32 {
         self.sources.iter().filter_map(|s| s.code).find(|code| *code != 0).unwrap_or(0)
     }
 
-    /// Says that those that have not ended go on without a reader.
+    /// Reports that unfinished processes keep running without a reader.
     pub(crate) fn leave(&self) -> Result<(), Failure> {
-        let open: Vec<&Source> = self.sources.iter().filter(|s| s.open).collect();
+        let open: Vec<&FollowedProcess> = self.sources.iter().filter(|s| s.open).collect();
         if self.ctx.out.json {
             return open.iter().try_for_each(|s| self.ctx.out.object(&s.event("left", json!({}))));
         }
@@ -192,13 +192,13 @@ impl<'a> Several<'a> {
     }
 }
 
-/// Reads one of them. Goes on over the death of an engine, as every reader does.
-async fn read(mut chunks: Chunks, n: usize, tell: mpsc::Sender<(usize, Came)>) {
+/// Reads the output of one process. Continues after the death of an engine, as every reader does.
+async fn read(mut chunks: Chunks, n: usize, tell: mpsc::Sender<(usize, Received)>) {
     loop {
         let (came, over) = match chunks.next().await {
-            Ok(Some(chunk)) => (Came::Chunk(chunk), false),
-            Ok(None) => (Came::End, true),
-            Err(e) => (Came::Failed(e), true),
+            Ok(Some(chunk)) => (Received::Chunk(chunk), false),
+            Ok(None) => (Received::End, true),
+            Err(e) => (Received::Failed(e), true),
         };
         // The user has left if this fails.
         if tell.send((n, came)).await.is_err() || over {
@@ -207,28 +207,28 @@ async fn read(mut chunks: Chunks, n: usize, tell: mpsc::Sender<(usize, Came)>) {
     }
 }
 
-impl Source {
-    /// What is shown of what came, also of a failure. Ends and gaps are remarks, or events like any other.
+impl FollowedProcess {
+    /// The text to show for what was received, also for a failure. Ends and gaps are remarks, or events in JSON.
     async fn take(
         &mut self,
         grep: Option<&Regex>,
         ctx: &Context,
         client: &Client,
-        came: Came,
+        came: Received,
         sentence: fn(&Fate) -> String,
     ) -> Result<String, String> {
         match came {
-            Came::Chunk(Chunk::Bytes { at, bytes }) => {
+            Received::Chunk(Chunk::Bytes { at, bytes }) => {
                 let lines = self.lines.push(at, &bytes);
                 Ok(self.show(grep, ctx, &lines))
             }
-            Came::Chunk(Chunk::Gap { from, to, why }) => {
+            Received::Chunk(Chunk::Gap { from, to, why }) => {
                 let rest = self.lines.finish(to);
                 let shown = self.show(grep, ctx, &rest);
                 let told = self.tell(ctx, &gap(from, to, &why), "gap", json!({"from": from, "to": to, "why": why}));
                 Ok(shown + &told)
             }
-            Came::End => {
+            Received::End => {
                 self.open = false;
                 let rest = self.lines.finish(self.lines.seen);
                 let shown = self.show(grep, ctx, &rest);
@@ -246,7 +246,7 @@ impl Source {
                     Err(e) => Err(shown + &self.fail(ctx, e)),
                 }
             }
-            Came::Failed(e) => {
+            Received::Failed(e) => {
                 self.open = false;
                 Err(self.fail(ctx, e))
             }
@@ -258,19 +258,19 @@ impl Source {
         self.tell(ctx, &format!("outlast: {}", failure.error()), "error", failure.to_json())
     }
 
-    fn show(&self, grep: Option<&Regex>, ctx: &Context, lines: &[Line]) -> String {
-        let wanted = |line: &&Line| grep.is_none_or(|regex| regex.is_match(&strip(&line.text)));
+    fn show(&self, grep: Option<&Regex>, ctx: &Context, lines: &[OutputLine]) -> String {
+        let wanted = |line: &&OutputLine| grep.is_none_or(|regex| regex.is_match(&strip(&line.text)));
         if ctx.out.json {
-            let event = |line: &Line| json!({"text": line.text, "next_byte": line.next_byte});
+            let event = |line: &OutputLine| json!({"text": line.text, "next_byte": line.next_byte});
             return lines.iter().map(|line| format!("{}\n", self.event("line", event(line)))).collect();
         }
         let label = ctx.out.paint(self.tone, &self.label);
-        // The next line is another process's.
-        let end = |line: &Line| if line.text.contains('\x1b') { RESET } else { "" };
+        // The next line may belong to another process.
+        let end = |line: &OutputLine| if line.text.contains('\x1b') { RESET } else { "" };
         lines.iter().filter(wanted).map(|line| format!("{}{}\n", format!("{label} {}", line.text).trim_end(), end(line))).collect()
     }
 
-    /// Says something about it: to a person beside the output, to a program within it.
+    /// Reports something about it: to a user on standard error, in JSON as an event.
     fn tell(&self, ctx: &Context, text: &str, event: &str, fields: Value) -> String {
         if ctx.out.json {
             return format!("{}\n", self.event(event, fields));

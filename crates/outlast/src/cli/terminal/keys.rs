@@ -1,4 +1,4 @@
-//! What a terminal in raw mode sends, as keys.
+//! Parses the bytes of a terminal in raw mode as keys.
 
 /// One key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,20 +25,20 @@ pub(crate) enum Key {
     WordRight,
     /// Enter with Alt: another line in the same text.
     AltEnter,
-    /// What follows was pasted.
+    /// The start of pasted text.
     PasteBegin,
-    /// What was pasted is over.
+    /// The end of pasted text.
     PasteEnd,
 }
 
-/// Takes bytes as they come, and holds back what may be the beginning of a longer key.
+/// Parses bytes as they arrive, and holds back what may be the start of a longer key.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
     held: Vec<u8>,
 }
 
-/// A sequence that is longer than this is none.
-const LONGEST: usize = 32;
+/// A longer sequence is dropped.
+const MAX_KEY_BYTES: usize = 32;
 
 impl Parser {
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
@@ -50,25 +50,25 @@ impl Parser {
                     self.held.drain(..used);
                     keys.extend(key);
                 }
-                None if self.held.len() > LONGEST => self.held.clear(),
+                None if self.held.len() > MAX_KEY_BYTES => self.held.clear(),
                 None => return keys,
             }
         }
     }
 
-    /// Whether something is held back.
+    /// Whether bytes are held back.
     pub(crate) fn waits(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// What is held back, now that nothing has followed it: a lone escape is the key of that name.
+    /// The held key, after nothing has followed: a lone escape is the Escape key.
     pub(crate) fn finish(&mut self) -> Option<Key> {
         let held = std::mem::take(&mut self.held);
         (held.first() == Some(&0x1b)).then_some(Key::Escape)
     }
 }
 
-/// The first key, if it is one we know, and how many bytes it takes. Nothing if more has to come.
+/// The first key, if it is known, and the number of its bytes. None if more bytes are needed.
 fn first(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
     match *bytes.first()? {
         0x1b => escape(bytes),
@@ -92,7 +92,7 @@ fn escape(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
         b'\r' | b'\n' => Some((2, Some(Key::AltEnter))),
         b'b' => Some((2, Some(Key::WordLeft))),
         b'f' => Some((2, Some(Key::WordRight))),
-        // The key itself, and another right behind it.
+        // The Escape key, followed by another key.
         _ => Some((1, Some(Key::Escape))),
     }
 }
@@ -127,7 +127,7 @@ fn character(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
     let text = match std::str::from_utf8(longest) {
         Ok(text) => text,
         Err(e) if e.valid_up_to() > 0 => std::str::from_utf8(&longest[..e.valid_up_to()]).ok()?,
-        // No character begins so.
+        // Not the start of a character.
         Err(e) if e.error_len().is_some() => return Some((1, None)),
         Err(_) => return None,
     };
@@ -194,6 +194,6 @@ mod tests {
         assert_eq!(parser.push(b"\x1bq"), [Key::Escape, Key::Char('q')]);
         assert_eq!(parser.push(b"\x1b\x1b"), [Key::Escape]);
         assert_eq!(parser.finish(), Some(Key::Escape));
-        assert_eq!(parser.push(format!("\x1b[{}q", "1".repeat(LONGEST)).as_bytes()), [], "no key is so long");
+        assert_eq!(parser.push(format!("\x1b[{}q", "1".repeat(MAX_KEY_BYTES)).as_bytes()), [], "no key is so long");
     }
 }

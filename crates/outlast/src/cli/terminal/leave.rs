@@ -1,14 +1,14 @@
-//! Finding the wish to leave among what is typed.
+//! Finds the detach key in typed bytes.
 
 use crate::config::DetachKey;
 
-/// Looks for the keys that leave, and holds back what may be their beginning.
+/// Looks for the keys that detach, and holds back bytes that may be their start.
 #[derive(Debug)]
 pub(crate) struct Leaving {
     keys: Vec<u8>,
     /// How many of them were typed.
     typed: usize,
-    /// The same as terminals write it that were asked for keys in another form.
+    /// The encodings of the key that terminals use after such a request.
     other: Vec<Vec<u8>>,
 }
 
@@ -16,7 +16,7 @@ impl Leaving {
     pub(crate) fn new(key: &DetachKey) -> Self {
         let keys = key.bytes().to_vec();
         let other = match keys[..] {
-            // Upper case of what is typed with Ctrl, in lower case as the key says it.
+            // These encodings have the lower-case letter of the control key.
             [c @ 0..0x20] => {
                 let code = (c | 0x40).to_ascii_lowercase();
                 [format!("\x1b[{code};5u"), format!("\x1b[{code};5:1u"), format!("\x1b[27;5;{code}~")].map(String::into_bytes).to_vec()
@@ -26,12 +26,12 @@ impl Leaving {
         Self { keys, typed: 0, other }
     }
 
-    /// No key leaves.
+    /// No key detaches.
     pub(crate) fn never() -> Self {
         Self { keys: Vec::new(), typed: 0, other: Vec::new() }
     }
 
-    /// What is meant for the process, and whether the person leaves behind it.
+    /// The bytes for the process, and whether the user detaches after them.
     pub(crate) fn see(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
         let mut through = Vec::new();
         for (at, byte) in bytes.iter().enumerate() {
@@ -43,7 +43,7 @@ impl Leaving {
                 }
                 continue;
             }
-            // It was not the beginning of it after all.
+            // It was not the start of the detach keys.
             through.extend_from_slice(&self.keys[..self.typed]);
             self.typed = 0;
             if self.keys.first() == Some(byte) {

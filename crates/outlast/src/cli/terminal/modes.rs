@@ -1,36 +1,36 @@
-//! What a program does to a terminal, so that it can be done again for who comes and undone for who leaves in the middle.
+//! Tracks what a program sets on a terminal, to set it again for a user who attaches and to undo it for one who detaches.
 
 use std::collections::BTreeSet;
 
-/// Private modes that are off on a terminal nobody touched, and how they concern whoever looks: keys, mouse, focus, paste.
-const OFF: [u16; 11] = [1, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004];
-/// Those that are on: lines wrap, the cursor is seen.
-const ON: [u16; 2] = [7, 25];
-/// The ways to the other screen.
+/// Private modes that are off on a fresh terminal and affect its user: keys, mouse, focus, paste.
+const OFF_BY_DEFAULT: [u16; 11] = [1, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004];
+/// Private modes that are on by default: lines wrap, the cursor is visible.
+const ON_BY_DEFAULT: [u16; 2] = [7, 25];
+/// The modes that switch to the other screen.
 pub(super) const SCREENS: [u16; 3] = [47, 1047, 1049];
-/// A sequence longer than this is none of ours.
-const LONGEST: usize = 64;
+/// A longer sequence is not one that is tracked.
+const MAX_SEQUENCE_BYTES: usize = 64;
 
-/// How a terminal was left by what was shown on it.
+/// The state in which output left a terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Modes {
-    /// The beginning of a sequence whose end has not come.
+    /// The start of a sequence whose end has not arrived.
     held: Vec<u8>,
-    /// Those of [`OFF`] that are on, and of [`ON`] that are off.
+    /// The modes of [`OFF_BY_DEFAULT`] that are on, and of [`ON_BY_DEFAULT`] that are off.
     changed: BTreeSet<u16>,
-    /// Which way the other screen was entered.
+    /// The mode that switched to the other screen.
     screen: Option<u16>,
     keypad: bool,
-    /// Only some of its lines scroll.
+    /// Whether only some of its lines scroll.
     region: bool,
-    /// The cursor has another shape.
+    /// Whether the cursor has another shape.
     shape: bool,
-    /// How often keys were asked for in another form.
+    /// How often another encoding of keys was requested.
     keys: usize,
 }
 
 impl Modes {
-    /// Looks at output that is shown. Where in it the other screen was entered last, if it was and was not left since.
+    /// Tracks output. Returns where it switched to the other screen, if it has not switched back.
     pub(crate) fn see(&mut self, bytes: &[u8]) -> Option<usize> {
         let before = self.held.len();
         let all = [std::mem::take(&mut self.held).as_slice(), bytes].concat();
@@ -57,31 +57,31 @@ impl Modes {
         entered
     }
 
-    /// Whether a program has the whole screen.
+    /// Whether a program uses the other screen.
     pub(crate) fn is_full_screen(&self) -> bool {
         self.screen.is_some()
     }
 
-    /// What takes the other screen, if the program has it.
+    /// The sequence that switches to the other screen, if the program uses it.
     pub(crate) fn enter(&self) -> String {
         self.screen.map(|screen| format!("\x1b[?{screen}h\x1b[H\x1b[2J")).unwrap_or_default()
     }
 
-    /// What sets cursor, keys and mouse of a fresh terminal as the program left its own.
+    /// The sequence that sets cursor, keys and mouse of a fresh terminal as the program has set them.
     pub(crate) fn redo(&self) -> String {
         let mut out = String::new();
         for mode in &self.changed {
-            out += &format!("\x1b[?{mode}{}", if ON.contains(mode) { 'l' } else { 'h' });
+            out += &format!("\x1b[?{mode}{}", if ON_BY_DEFAULT.contains(mode) { 'l' } else { 'h' });
         }
         out + if self.keypad { "\x1b=" } else { "" }
     }
 
-    /// What restores the terminal: its first screen, cursor, colours, keys, and no reports of mouse, focus or paste.
+    /// The sequence that restores the terminal: its first screen, cursor, colours, keys, and no reports of mouse, focus or paste.
     pub(crate) fn undo(&self) -> String {
         self.undo_with(self.screen)
     }
 
-    /// The same for a terminal whose screens were not switched ([`super::OneScreen`]).
+    /// The same for a terminal whose screen was not switched ([`super::OneScreen`]).
     pub(crate) fn undo_on_one_screen(&self) -> String {
         self.undo_with(None)
     }
@@ -92,7 +92,7 @@ impl Modes {
             out += &format!("\x1b[<{}u", self.keys);
         }
         if self.region {
-            // It puts the cursor somewhere else.
+            // This moves the cursor, so its position is saved and restored.
             out += "\x1b7\x1b[r\x1b8";
         }
         if let Some(screen) = screen {
@@ -101,16 +101,16 @@ impl Modes {
         if self.shape {
             out += "\x1b[0 q";
         }
-        // What came before we looked may have changed any of them.
-        OFF.iter().for_each(|mode| out += &format!("\x1b[?{mode}l"));
-        ON.iter().for_each(|mode| out += &format!("\x1b[?{mode}h"));
+        // Output from before the tracking may have changed any of them.
+        OFF_BY_DEFAULT.iter().for_each(|mode| out += &format!("\x1b[?{mode}l"));
+        ON_BY_DEFAULT.iter().for_each(|mode| out += &format!("\x1b[?{mode}h"));
         out + "\x1b>\x1b(B\x1b[0m"
     }
 
-    /// Whether the other screen was entered or left, if either.
-    fn apply(&mut self, what: &What<'_>) -> Option<bool> {
+    /// Whether the sequence switched to the other screen (true) or back (false).
+    fn apply(&mut self, what: &ControlSequence<'_>) -> Option<bool> {
         match what {
-            What::Control { parameters, last } => match (*parameters, *last) {
+            ControlSequence::Control { parameters, last } => match (*parameters, *last) {
                 ([b'?', modes @ ..], b'h' | b'l') => {
                     let numbers = modes.split(|b| *b == b';').filter_map(|m| std::str::from_utf8(m).ok()?.parse().ok());
                     return numbers.filter_map(|mode| self.set(mode, *last == b'h')).last();
@@ -127,8 +127,8 @@ impl Modes {
                 (b"!", b'p') => *self = Self { screen: self.screen, ..Self::default() },
                 _ => {}
             },
-            What::Keypad(on) => self.keypad = *on,
-            What::Reset => {
+            ControlSequence::Keypad(on) => self.keypad = *on,
+            ControlSequence::Reset => {
                 let was = self.screen.is_some();
                 *self = Self::default();
                 return was.then_some(false);
@@ -142,7 +142,7 @@ impl Modes {
             self.screen = on.then_some(mode);
             return Some(on);
         }
-        if OFF.contains(&mode) && on || ON.contains(&mode) && !on {
+        if OFF_BY_DEFAULT.contains(&mode) && on || ON_BY_DEFAULT.contains(&mode) && !on {
             self.changed.insert(mode);
         } else {
             self.changed.remove(&mode);
@@ -151,7 +151,8 @@ impl Modes {
     }
 }
 
-pub(super) enum What<'a> {
+/// A sequence that changes the state of a terminal.
+pub(super) enum ControlSequence<'a> {
     /// `ESC [`, parameters and one last byte.
     Control {
         parameters: &'a [u8],
@@ -161,24 +162,25 @@ pub(super) enum What<'a> {
     Reset,
 }
 
+/// What follows an escape.
 pub(super) enum Sequence<'a> {
-    Whole { length: usize, what: What<'a> },
+    Whole { length: usize, what: ControlSequence<'a> },
     Unfinished,
     Other,
 }
 
-/// What begins with the escape at the start of `bytes`.
+/// Parses the sequence of the escape at the start of `bytes`.
 pub(super) fn sequence(bytes: &[u8]) -> Sequence<'_> {
     match bytes.get(1) {
         None => Sequence::Unfinished,
-        Some(b'=') => Sequence::Whole { length: 2, what: What::Keypad(true) },
-        Some(b'>') => Sequence::Whole { length: 2, what: What::Keypad(false) },
-        Some(b'c') => Sequence::Whole { length: 2, what: What::Reset },
+        Some(b'=') => Sequence::Whole { length: 2, what: ControlSequence::Keypad(true) },
+        Some(b'>') => Sequence::Whole { length: 2, what: ControlSequence::Keypad(false) },
+        Some(b'c') => Sequence::Whole { length: 2, what: ControlSequence::Reset },
         Some(b'[') => match bytes[2..].iter().position(|b| !(0x20..=0x3f).contains(b)) {
-            Some(end) if (0x40..=0x7e).contains(&bytes[2 + end]) && end <= LONGEST => {
-                Sequence::Whole { length: end + 3, what: What::Control { parameters: &bytes[2..2 + end], last: bytes[2 + end] } }
+            Some(end) if (0x40..=0x7e).contains(&bytes[2 + end]) && end <= MAX_SEQUENCE_BYTES => {
+                Sequence::Whole { length: end + 3, what: ControlSequence::Control { parameters: &bytes[2..2 + end], last: bytes[2 + end] } }
             }
-            None if bytes.len() <= LONGEST => Sequence::Unfinished,
+            None if bytes.len() <= MAX_SEQUENCE_BYTES => Sequence::Unfinished,
             Some(_) | None => Sequence::Other,
         },
         Some(_) => Sequence::Other,

@@ -1,19 +1,19 @@
-//! Output of a process on the alternate screen of a program of ours.
+//! Keeps the output of a process on the alternate screen that we use.
 
-use super::modes::{SCREENS, Sequence, What, sequence};
+use super::modes::{ControlSequence, SCREENS, Sequence, sequence};
 
-/// What a switch of screens becomes: plain text on an empty screen.
+/// Replaces a switch to the other screen: plain text on an empty screen.
 const CLEAR: &[u8] = b"\x1b[0m\x1b[H\x1b[2J";
-/// What a reset of the terminal becomes, before the screen is cleared. The whole reset would show the user's own screen.
+/// Replaces a reset of the terminal, before the screen is cleared. A full reset would show the user's own screen.
 const SOFT_RESET: &[u8] = b"\x1b[!p\x1b[r";
 
 /// Keeps output on the screen that is shown. A program that switches between the two screens of a terminal would otherwise draw on the user's
 /// own, or clear what was scrolled off it.
 #[derive(Debug)]
 pub(crate) struct OneScreen {
-    /// The beginning of a sequence whose end has not come.
+    /// The start of a sequence whose end has not arrived.
     held: Vec<u8>,
-    /// The first line of a screen that a program does not have to itself.
+    /// The first line of the screen, unless a program uses the whole screen.
     banner: String,
 }
 
@@ -22,12 +22,12 @@ impl OneScreen {
         Self { held: Vec::new(), banner }
     }
 
-    /// What is written before any output: an empty screen with the banner.
+    /// An empty screen with the banner, to write before any output.
     pub(crate) fn begin(&self) -> Vec<u8> {
         [CLEAR, self.banner.as_bytes(), b"\r\n"].concat()
     }
 
-    /// The output with what belongs to the user's own screen replaced.
+    /// The output, with sequences that affect the user's own screen replaced.
     pub(crate) fn keep(&mut self, bytes: &[u8]) -> Vec<u8> {
         let all = [std::mem::take(&mut self.held).as_slice(), bytes].concat();
         let mut out = Vec::with_capacity(all.len());
@@ -57,13 +57,13 @@ impl OneScreen {
         out
     }
 
-    /// What is written instead of a sequence, if it must not be written.
-    fn replaced(&self, what: &What<'_>) -> Option<Vec<u8>> {
+    /// The replacement of a sequence, if it must not be written as it is.
+    fn replaced(&self, what: &ControlSequence<'_>) -> Option<Vec<u8>> {
         match what {
-            What::Reset => Some([SOFT_RESET, &self.begin()].concat()),
+            ControlSequence::Reset => Some([SOFT_RESET, &self.begin()].concat()),
             // Clears what was scrolled off the user's own screen.
-            What::Control { parameters: b"3", last: b'J' } => Some(Vec::new()),
-            What::Control { parameters: [b'?', modes @ ..], last: last @ (b'h' | b'l') } => {
+            ControlSequence::Control { parameters: b"3", last: b'J' } => Some(Vec::new()),
+            ControlSequence::Control { parameters: [b'?', modes @ ..], last: last @ (b'h' | b'l') } => {
                 let modes: Vec<&[u8]> = modes.split(|b| *b == b';').collect();
                 if !modes.iter().any(is_screen) {
                     return None;
@@ -75,7 +75,7 @@ impl OneScreen {
                 }
                 Some(out)
             }
-            What::Control { .. } | What::Keypad(_) => None,
+            ControlSequence::Control { .. } | ControlSequence::Keypad(_) => None,
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Old output shown again: without the questions in it, which the terminal would answer a second time, to a program that no longer asks.
+//! Removes queries from old output: the terminal would answer them again, to a program that no longer asks.
 
-/// The bytes without what a terminal answers.
+/// The bytes without sequences that a terminal answers.
 pub(crate) fn without_questions(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -18,7 +18,7 @@ pub(crate) fn without_questions(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How long the sequence is that begins here; unknown if its end has not come.
+/// The length of the sequence that starts here. None if its end has not arrived.
 fn length(bytes: &[u8]) -> Option<usize> {
     let end = |of: &dyn Fn(&[u8]) -> Option<usize>| of(bytes);
     match bytes.get(1)? {
@@ -37,17 +37,17 @@ fn length(bytes: &[u8]) -> Option<usize> {
 
 fn is_question(sequence: &[u8]) -> bool {
     match sequence {
-        // Where is the cursor, what are you, which mode and which keys are set.
+        // Queries of cursor position, device, modes and key encoding.
         [0x1b, b'[', .., b'n' | b'c'] => true,
         [0x1b, b'[', parameters @ .., b'p'] => parameters.ends_with(b"$"),
         [0x1b, b'[', parameters @ .., b'u'] => parameters.starts_with(b"?"),
         [0x1b, b'[', parameters @ .., b'q'] => parameters.starts_with(b">"),
-        // How large are you: reports begin with 11.
+        // Queries of the size: their numbers start at 11.
         [0x1b, b'[', parameters @ .., b't'] => {
             let first = parameters.split(|b| *b == b';').next().and_then(|n| std::str::from_utf8(n).ok()?.parse::<u32>().ok());
             first.is_some_and(|n| (11..=21).contains(&n))
         }
-        // Which colour, what is on the clipboard.
+        // Queries of colours and the clipboard.
         [0x1b, b']', text @ ..] => text.windows(2).any(|w| w == b";?"),
         [0x1b, b'P', text @ ..] => text.starts_with(b"+q") || text.starts_with(b"$q"),
         _ => false,

@@ -1,11 +1,11 @@
-//! What can be done to processes from the screen: the question before it, and the report after it.
+//! What the user can do to processes on the screen: the question before it, and the report after it.
 
 use super::row::Row;
 use crate::cli::out::{Tone, tame};
 use crate::cli::{ending, left_running, named, times};
 use outlast_client::ProcessId;
 
-/// Something that is done to one process or to several.
+/// An action on one or more processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     /// Stop them, with everything they started.
@@ -15,36 +15,36 @@ pub(super) enum Act {
     /// Run their commands again.
     Rerun,
     /// Send this signal to the commands themselves.
-    Signal(Signal),
+    Signal(OfferedSignal),
 }
 
 /// A signal that the list of signals offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Signal {
+pub(super) struct OfferedSignal {
     pub(super) name: &'static str,
     pub(super) number: i32,
-    /// What programs usually do with it.
+    /// What programs usually do when they get it.
     pub(super) usual: &'static str,
 }
 
 /// The signals that people send by hand. `outlast signal` knows the others.
-pub(super) const SIGNALS: [Signal; 9] = [
-    Signal { name: "TERM", number: libc::SIGTERM, usual: "asks it to end" },
-    Signal { name: "INT", number: libc::SIGINT, usual: "interrupts it, as Ctrl-C does" },
-    Signal { name: "HUP", number: libc::SIGHUP, usual: "servers often reload their configuration" },
-    Signal { name: "QUIT", number: libc::SIGQUIT, usual: "ends it, some programs with a stack dump" },
-    Signal { name: "USR1", number: libc::SIGUSR1, usual: "the program decides" },
-    Signal { name: "USR2", number: libc::SIGUSR2, usual: "the program decides" },
-    Signal { name: "STOP", number: libc::SIGSTOP, usual: "suspends it" },
-    Signal { name: "CONT", number: libc::SIGCONT, usual: "continues a suspended one" },
-    Signal { name: "KILL", number: libc::SIGKILL, usual: "ends it at once, and leaves what it started" },
+pub(super) const SIGNALS: [OfferedSignal; 9] = [
+    OfferedSignal { name: "TERM", number: libc::SIGTERM, usual: "asks it to end" },
+    OfferedSignal { name: "INT", number: libc::SIGINT, usual: "interrupts it, as Ctrl-C does" },
+    OfferedSignal { name: "HUP", number: libc::SIGHUP, usual: "servers often reload their configuration" },
+    OfferedSignal { name: "QUIT", number: libc::SIGQUIT, usual: "ends it, some programs with a stack dump" },
+    OfferedSignal { name: "USR1", number: libc::SIGUSR1, usual: "the program decides" },
+    OfferedSignal { name: "USR2", number: libc::SIGUSR2, usual: "the program decides" },
+    OfferedSignal { name: "STOP", number: libc::SIGSTOP, usual: "suspends it" },
+    OfferedSignal { name: "CONT", number: libc::SIGCONT, usual: "continues a suspended one" },
+    OfferedSignal { name: "KILL", number: libc::SIGKILL, usual: "ends it at once, and leaves what it started" },
 ];
 
-/// How many processes a question names.
+/// The most processes that a question names.
 const MAX_NAMED: usize = 6;
 
 impl Act {
-    /// Whether it can be done to a process as it stands.
+    /// Whether it can be applied to a process in its current phase.
     pub(super) fn suits(self, row: &Row) -> bool {
         match self {
             // What a finished process left running can be stopped, too.
@@ -55,7 +55,7 @@ impl Act {
         }
     }
 
-    /// Why it cannot be done to this one.
+    /// Why it cannot be applied to this process.
     pub(super) fn refusal(self, row: &Row) -> String {
         match self {
             Self::Remove => format!("{} still runs: stop it first", row.id()),
@@ -85,7 +85,7 @@ impl Act {
         }
     }
 
-    /// What is said after a no.
+    /// The message after the user declined.
     pub(super) fn declined(self) -> &'static str {
         match self {
             Self::Stop => "nothing was stopped",
@@ -95,7 +95,7 @@ impl Act {
         }
     }
 
-    /// What is said until the answer comes.
+    /// The message until the engine has answered.
     pub(super) fn under_way(self, ids: &[ProcessId]) -> String {
         let what = named_or_counted(ids);
         match self {
@@ -106,7 +106,7 @@ impl Act {
         }
     }
 
-    /// The request, as a noun: for one that is still under way when the user leaves.
+    /// The request as a noun, for one that is still open when the user leaves.
     pub(super) fn request(self, ids: &[ProcessId]) -> String {
         let what = named_or_counted(ids);
         match self {
@@ -117,7 +117,7 @@ impl Act {
         }
     }
 
-    /// What became of it, in one line. `results` has a sentence for each process.
+    /// The outcome in one line. `results` has a sentence for each process.
     pub(super) fn outcome(self, results: &[(ProcessId, Result<String, String>)]) -> (String, Tone) {
         if let [(id, result)] = results {
             return match result {
@@ -141,7 +141,7 @@ impl Act {
         }
     }
 
-    /// The question about these. `left_out` of those that were meant cannot be asked about.
+    /// The question about these processes. `left_out`: how many marked processes it cannot be applied to.
     pub(super) fn question(self, rows: &[&Row], left_out: usize) -> Vec<String> {
         let mut lines = match rows {
             [row] => self.about_one(row),

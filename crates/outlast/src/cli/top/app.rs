@@ -1,82 +1,54 @@
-//! The whole of what is shown, changed by keys and by news. It knows no terminal and no engine: what it wants done it returns as wishes.
+//! The state of the screen, changed by keys and by news. It uses no terminal and no engine: it returns commands for what has to be done.
 
 use super::act::{Act, SIGNALS};
-use super::detail::{Detail, Entry};
-use super::feed::{News, Wanted};
-use super::lines::Words;
+use super::command::{ListRequest, TopCommand};
+use super::detail::{Detail, TypedInput};
+use super::help::{help_height, help_lines};
 use super::listing::Listing;
-use super::reading::{Part, Way};
+use super::news::News;
 use super::row::Row;
-use super::view;
 use crate::cli::out::Tone;
 use crate::cli::terminal::Key;
 use outlast_client::ProcessId;
 
-/// What is to be done.
+/// A frame over the rest of the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wish {
-    Leave,
-    /// List these from now on.
-    List(Wanted),
-    /// Follow the end of a log; what comes carries the number.
-    Follow(ProcessId, u64),
-    /// Follow no more.
-    Pause,
-    Read(ProcessId, Part, u64),
-    Search(ProcessId, Words, Way, u64),
-    StopSearching,
-    /// Read nothing of any process any more.
-    LetGo,
-    /// Do this to these.
-    Do(Act, Vec<ProcessId>),
-    /// Give this text to the terminal, for its clipboard.
-    Copy(String),
-    Submit(ProcessId, String),
-    EndInput(ProcessId),
-    /// List again at once.
-    LookAgain,
-    /// Give the terminal to a process.
-    Attach(ProcessId),
-}
-
-/// What lies over everything else.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Over {
-    /// The keys, from this line on if they do not fit.
+pub(super) enum Overlay {
+    /// The help, from this line on if it does not fit.
     Help(usize),
-    /// Whether to do this to these, with what is known of them.
+    /// The question whether to apply an act to these processes, with the lines of the question.
     Confirm(Act, Vec<ProcessId>, Vec<String>),
-    /// Which signal to send to these; the chosen one of [`SIGNALS`].
+    /// The question which signal to send to these processes, with its lines and the chosen index in [`SIGNALS`].
     Signals(Vec<ProcessId>, Vec<String>, usize),
 }
 
-/// Rows that are not the list's: its head, the heads of its columns, the chosen one and the keys.
+/// Rows around the list: its head, the column heads, the chosen process and the keys.
 const AROUND_LIST: usize = 4;
-/// Rows that are not the log's: three of facts, a rule and the keys.
+/// Rows around the log: three with facts, a rule and the keys.
 pub(super) const AROUND_LOG: usize = 5;
 
-/// Everything.
+/// The state of the screen: the list, the open process, a frame, and the last message.
 #[derive(Debug)]
 pub(super) struct App {
     pub(super) list: Listing,
     pub(super) detail: Option<Detail>,
-    pub(super) over: Option<Over>,
+    pub(super) over: Option<Overlay>,
     pub(super) message: Option<(String, Tone)>,
-    /// Why nothing new comes from the engine.
+    /// Why the engine sends nothing new.
     pub(super) trouble: Option<String>,
-    wanted: Wanted,
+    wanted: ListRequest,
     cols: usize,
     rows: usize,
     asked: u64,
 }
 
 impl App {
-    pub(super) fn new(wanted: Wanted) -> Self {
+    pub(super) fn new(wanted: ListRequest) -> Self {
         let list = Listing::new(wanted.all);
         Self { list, detail: None, over: None, message: None, trouble: None, wanted, cols: 80, rows: 24, asked: 0 }
     }
 
-    /// Which conversation or task was asked for, in words.
+    /// The session or task that is listed, for the head.
     pub(super) fn scope(&self) -> Option<String> {
         let scope = &self.wanted.scope;
         scope.session.as_ref().map(|s| format!("session {s}")).or_else(|| scope.task.as_ref().map(|t| format!("task {t}")))
@@ -90,30 +62,30 @@ impl App {
         }
     }
 
-    /// The process that keys are about.
+    /// The process that keys act on.
     fn row(&self) -> Option<&Row> {
         self.detail.as_ref().map_or_else(|| self.list.chosen(), |detail| Some(&detail.row))
     }
 
-    pub(super) fn key(&mut self, key: Key) -> Vec<Wish> {
+    pub(super) fn key(&mut self, key: Key) -> Vec<TopCommand> {
         if key == Key::Ctrl('c') {
-            return vec![Wish::Leave];
+            return vec![TopCommand::Leave];
         }
         self.message = None;
         if let Some(over) = self.over.take() {
             return self.answer(over, key);
         }
         if let Some(detail) = &mut self.detail
-            && let Some(wishes) = detail.key(key)
+            && let Some(commands) = detail.key(key)
         {
             self.asked = detail.asked();
-            return wishes;
+            return commands;
         }
         if self.detail.is_none() && self.list.key(key) {
             return self.listed_as_wanted();
         }
         match key {
-            Key::Char('?') => self.over = Some(Over::Help(0)),
+            Key::Char('?') => self.over = Some(Overlay::Help(0)),
             Key::Ctrl('k') => self.ask(Act::Stop),
             Key::Ctrl('d') | Key::Delete => self.ask(Act::Remove),
             Key::Char('r') => self.ask(Act::Rerun),
@@ -123,83 +95,85 @@ impl App {
             Key::Enter if self.detail.is_none() => return self.open(),
             Key::Char('q') | Key::Escape if self.detail.is_some() => {
                 self.detail = None;
-                return [Wish::LetGo].into_iter().chain(self.listed_as_wanted()).collect();
+                return [TopCommand::CloseLog].into_iter().chain(self.listed_as_wanted()).collect();
             }
-            Key::Char('q') | Key::Escape => return vec![Wish::Leave],
+            Key::Char('q') | Key::Escape => return vec![TopCommand::Leave],
             _ => {}
         }
         Vec::new()
     }
 
-    fn answer(&mut self, over: Over, key: Key) -> Vec<Wish> {
+    fn answer(&mut self, over: Overlay, key: Key) -> Vec<TopCommand> {
         match (over, key) {
-            (Over::Help(from), Key::Down | Key::PageDown | Key::Char('j' | ' ')) if self.is_help_scrolled() => {
-                self.over = Some(Over::Help((from + 1).min(self.last_of_help())));
+            (Overlay::Help(from), Key::Down | Key::PageDown | Key::Char('j' | ' ')) if self.is_help_scrolled() => {
+                self.over = Some(Overlay::Help((from + 1).min(self.last_of_help())));
             }
-            (Over::Help(from), Key::Up | Key::PageUp | Key::Char('k')) if self.is_help_scrolled() => {
-                self.over = Some(Over::Help(from.saturating_sub(1)));
+            (Overlay::Help(from), Key::Up | Key::PageUp | Key::Char('k')) if self.is_help_scrolled() => {
+                self.over = Some(Overlay::Help(from.saturating_sub(1)));
             }
-            (Over::Help(_), _) => {}
-            (Over::Confirm(act, ids, _), Key::Char('y' | 'Y')) => return self.begin(act, ids),
-            (Over::Signals(ids, _, at), Key::Enter) => return self.begin(Act::Signal(SIGNALS[at]), ids),
-            (Over::Signals(ids, lines, at), Key::Up | Key::Char('k')) => {
-                self.over = Some(Over::Signals(ids, lines, at.saturating_sub(1)));
+            (Overlay::Help(_), _) => {}
+            (Overlay::Confirm(act, ids, _), Key::Char('y' | 'Y')) => return self.begin(act, ids),
+            (Overlay::Signals(ids, _, at), Key::Enter) => return self.begin(Act::Signal(SIGNALS[at]), ids),
+            (Overlay::Signals(ids, lines, at), Key::Up | Key::Char('k')) => {
+                self.over = Some(Overlay::Signals(ids, lines, at.saturating_sub(1)));
             }
-            (Over::Signals(ids, lines, at), Key::Down | Key::Char('j')) => {
-                self.over = Some(Over::Signals(ids, lines, (at + 1).min(SIGNALS.len() - 1)));
+            (Overlay::Signals(ids, lines, at), Key::Down | Key::Char('j')) => {
+                self.over = Some(Overlay::Signals(ids, lines, (at + 1).min(SIGNALS.len() - 1)));
             }
-            (Over::Confirm(act, ..), Key::Char('n' | 'N' | 'q') | Key::Escape) => self.message = Some((act.declined().into(), Tone::Plain)),
-            (Over::Signals(..), Key::Char('q') | Key::Escape) => {
+            (Overlay::Confirm(act, ..), Key::Char('n' | 'N' | 'q') | Key::Escape) => {
+                self.message = Some((act.declined().into(), Tone::Plain))
+            }
+            (Overlay::Signals(..), Key::Char('q') | Key::Escape) => {
                 self.message = Some((Act::Signal(SIGNALS[0]).declined().into(), Tone::Plain));
             }
-            (over @ (Over::Confirm(..) | Over::Signals(..)), _) => self.over = Some(over),
+            (over @ (Overlay::Confirm(..) | Overlay::Signals(..)), _) => self.over = Some(over),
         }
         Vec::new()
     }
 
-    /// The line of the help from which the last one is on the screen; 0 if all of it fits.
+    /// The first visible help line when the help is scrolled to its end; 0 if all of it fits.
     fn last_of_help(&self) -> usize {
-        view::help_lines(self.detail.is_some(), self.cols).len().saturating_sub(view::help_height(self.rows))
+        help_lines(self.detail.is_some(), self.cols).len().saturating_sub(help_height(self.rows))
     }
 
     fn is_help_scrolled(&self) -> bool {
         self.last_of_help() > 0
     }
 
-    fn begin(&mut self, act: Act, ids: Vec<ProcessId>) -> Vec<Wish> {
+    fn begin(&mut self, act: Act, ids: Vec<ProcessId>) -> Vec<TopCommand> {
         self.message = Some((act.under_way(&ids), Tone::Busy));
-        vec![Wish::Do(act, ids)]
+        vec![TopCommand::Do(act, ids)]
     }
 
-    /// Asks for finished ones if they are wanted, or if the one that is open has finished.
-    fn listed_as_wanted(&mut self) -> Vec<Wish> {
+    /// Lists finished processes too, if the user wants them or if the open process has finished.
+    fn listed_as_wanted(&mut self) -> Vec<TopCommand> {
         let open = self.detail.as_ref().is_some_and(|d| self.list.find(d.id()).is_none_or(|row| !row.is_running()));
-        let wanted = Wanted { all: self.list.all || open, ..self.wanted.clone() };
+        let wanted = ListRequest { all: self.list.all || open, ..self.wanted.clone() };
         if wanted == self.wanted {
             return Vec::new();
         }
         self.wanted = wanted.clone();
-        vec![Wish::List(wanted)]
+        vec![TopCommand::List(wanted)]
     }
 
-    fn open(&mut self) -> Vec<Wish> {
+    fn open(&mut self) -> Vec<TopCommand> {
         let Some(row) = self.list.chosen().cloned() else { return Vec::new() };
-        let (detail, wish) = Detail::open(row, self.asked, self.cols, self.rows.saturating_sub(AROUND_LOG));
+        let (detail, command) = Detail::open(row, self.asked, self.cols, self.rows.saturating_sub(AROUND_LOG));
         self.asked = detail.asked();
         self.detail = Some(detail);
-        vec![wish]
+        vec![command]
     }
 
-    /// The processes that an act is about: the open one, else those that are marked, else the chosen one.
+    /// The processes that an act applies to: the open one, else the marked ones, else the chosen one.
     fn targets(&self) -> Vec<&Row> {
         let marked: Vec<&Row> = if self.detail.is_none() { self.list.marked().collect() } else { Vec::new() };
         if marked.is_empty() { self.row().into_iter().collect() } else { marked }
     }
 
-    /// Asks before anything is done.
+    /// Asks the user before an act.
     fn ask(&mut self, act: Act) {
         let targets = match act {
-            // Several commands at once are started with a command line, where their order can be seen.
+            // Several commands are started again on the command line, where their order is visible.
             Act::Rerun => self.row().into_iter().collect(),
             Act::Stop | Act::Remove | Act::Signal(_) => self.targets(),
         };
@@ -217,28 +191,28 @@ impl App {
         let lines = act.question(&suited, targets.len() - suited.len());
         let ids = suited.iter().map(|row| row.id()).collect();
         self.over = Some(match act {
-            Act::Signal(_) => Over::Signals(ids, lines, 0),
-            Act::Stop | Act::Remove | Act::Rerun => Over::Confirm(act, ids, lines),
+            Act::Signal(_) => Overlay::Signals(ids, lines, 0),
+            Act::Stop | Act::Remove | Act::Rerun => Overlay::Confirm(act, ids, lines),
         });
     }
 
-    fn copy(&mut self) -> Vec<Wish> {
+    fn copy(&mut self) -> Vec<TopCommand> {
         let ids: Vec<String> = self.targets().iter().map(|row| row.id().to_string()).collect();
         let what = match &ids[..] {
             [] => return Vec::new(),
             [id] => id.clone(),
             ids => format!("{} ids", ids.len()),
         };
-        // Terminals do not say whether they took it.
+        // Terminals do not confirm it.
         self.message = Some((format!("sent {what} to the clipboard of the terminal (OSC 52)"), Tone::Good));
-        vec![Wish::Copy(ids.join(" "))]
+        vec![TopCommand::Copy(ids.join(" "))]
     }
 
-    fn begin_typing(&mut self) -> Vec<Wish> {
+    fn begin_typing(&mut self) -> Vec<TopCommand> {
         let Some(row) = self.row() else { return Vec::new() };
         let info = &row.info;
         if info.takes_input && info.pty {
-            return vec![Wish::Attach(row.id())];
+            return vec![TopCommand::Attach(row.id())];
         }
         if !info.takes_input {
             let why = match row.is_running() {
@@ -248,14 +222,14 @@ impl App {
             self.message = Some((why.into(), Tone::Busy));
             return Vec::new();
         }
-        let wishes = if self.detail.is_none() { self.open() } else { Vec::new() };
+        let commands = if self.detail.is_none() { self.open() } else { Vec::new() };
         if let Some(detail) = &mut self.detail {
-            detail.entry = Entry::Line(String::new());
+            detail.entry = TypedInput::Line(String::new());
         }
-        wishes
+        commands
     }
 
-    pub(super) fn news(&mut self, news: News) -> Vec<Wish> {
+    pub(super) fn news(&mut self, news: News) -> Vec<TopCommand> {
         match news {
             News::Listed { processes, usage, at } => {
                 self.trouble = None;
@@ -278,23 +252,23 @@ impl App {
                 if let Some(id) = started {
                     self.list.choose_next(id);
                 }
-                vec![Wish::LookAgain]
+                vec![TopCommand::LookAgain]
             }
             News::Typed(how) => {
                 self.message = Some(match how {
                     Ok(done) => (done.into(), Tone::Good),
                     Err(why) => (why, Tone::Bad),
                 });
-                vec![Wish::LookAgain]
+                vec![TopCommand::LookAgain]
             }
             news => self.read(news),
         }
     }
 
-    /// News of the log that is open.
-    fn read(&mut self, news: News) -> Vec<Wish> {
+    /// News about the open log.
+    fn read(&mut self, news: News) -> Vec<TopCommand> {
         let Some(detail) = &mut self.detail else { return Vec::new() };
-        let wishes = match news {
+        let commands = match news {
             News::Output { of, piece, fresh } => {
                 detail.output(of, piece, fresh);
                 Vec::new()
@@ -314,6 +288,6 @@ impl App {
             News::Listed { .. } | News::Trouble(_) | News::Did { .. } | News::Typed(_) => Vec::new(),
         };
         self.asked = detail.asked();
-        wishes
+        commands
     }
 }

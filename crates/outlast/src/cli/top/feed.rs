@@ -1,99 +1,48 @@
-//! What comes from outside: lists, output, and what became of what was asked for. One task for each, and one queue of news.
+//! Carries out commands in tasks of its own: listing, reading, searching, acts. All tasks report through one queue of news.
 
 use super::act::Act;
-use super::lines::{Piece, Words};
-use super::reading::{Part, Reader, Way};
+use super::command::{ListRequest, LogPart, SearchFrom};
+use super::lines::Words;
+use super::news::{News, NewsSender};
+use super::reading::LogReader;
 use crate::cli::{ending, left_running};
-use crate::os::{Sampler, Usage};
-use outlast_client::{At, Caller, Client, ClientError, Kill, Killed, Owner, ProcessId, ProcessInfo, Reason, Scope, Status, code};
+use crate::os::Sampler;
+use outlast_client::{At, Caller, Client, ClientError, Kill, Killed, Owner, ProcessId, ProcessInfo, Reason, Status, code};
 use outlast_text::Redactor;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// How much news may wait to be looked at; whoever has more waits.
-const QUEUE: usize = 64;
-/// An engine that says nothing for so long is not there, as far as a person can tell.
-const SILENCE: Duration = Duration::from_secs(2);
-/// How long a reader that failed waits before it tries again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How many news wait for the screen. If the queue is full, the tasks wait.
+const MAX_QUEUED_NEWS: usize = 64;
+/// After this long without an answer the engine is reported as not answering.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a failed reader waits before it retries.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Something to know.
-pub(super) enum News {
-    /// What there is, what the trees of those that run use, by pid, and when that was so.
-    Listed { processes: Vec<ProcessInfo>, usage: HashMap<u32, Usage>, at: Instant },
-    /// Why there is no list.
-    Trouble(String),
-    /// Output as it comes; `fresh` if it is not the continuation of what came before.
-    Output { of: u64, piece: Piece, fresh: bool },
-    /// A part that was asked for.
-    Part { of: u64, part: Part, piece: Piece },
-    /// How far a search has come.
-    Searched { of: u64, at: u64 },
-    /// The end of a search.
-    Found { of: u64, at: Option<u64> },
-    /// What could not be read.
-    Unread { of: u64, why: String },
-    /// What became of something that was done: a sentence for each process, and the process that was started, if one was.
-    Did { act: Act, results: Vec<(ProcessId, Result<String, String>)>, started: Option<ProcessId> },
-    /// What became of a line that was typed, or of the end of input.
-    Typed(Result<&'static str, String>),
-}
-
-/// Whom to tell, and about which of the things that were asked for.
-#[derive(Clone)]
-pub(super) struct Tell {
-    of: u64,
-    to: mpsc::Sender<News>,
-}
-
-impl Tell {
-    /// Output as it comes. Whether somebody listens.
-    pub(super) async fn output(&self, piece: Piece, fresh: bool) -> bool {
-        self.news(News::Output { of: self.of, piece, fresh }).await
-    }
-
-    /// How far a search is. Not worth waiting for: the next word about it comes soon.
-    pub(super) fn searched(&self, at: u64) {
-        let _next_time = self.to.try_send(News::Searched { of: self.of, at });
-    }
-
-    async fn news(&self, news: News) -> bool {
-        self.to.send(news).await.is_ok()
-    }
-}
-
-/// Which processes are asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) scope: Scope,
-    pub(super) all: bool,
-}
-
-/// The tasks.
+/// The tasks that carry out commands, and the queue of their news.
 pub(super) struct Feed {
     client: Client,
     redact: Arc<Redactor>,
     to: mpsc::Sender<News>,
     from: mpsc::Receiver<News>,
-    wanted: watch::Sender<Wanted>,
-    reader: Option<Arc<Reader>>,
+    wanted: watch::Sender<ListRequest>,
+    reader: Option<Arc<LogReader>>,
     listing: JoinSet<()>,
     reading: JoinSet<()>,
     searching: JoinSet<()>,
     asking: JoinSet<()>,
-    /// What is asked for there.
+    /// The requests that `asking` runs, each with its description.
     asked: Vec<(String, AbortHandle)>,
 }
 
 impl Feed {
-    /// Lists from now on, every so often.
-    pub(super) fn new(client: &Client, redact: Arc<Redactor>, wanted: Wanted, every: Duration) -> Self {
+    /// Starts listing at this interval.
+    pub(super) fn new(client: &Client, redact: Arc<Redactor>, wanted: ListRequest, every: Duration) -> Self {
         // Without an owner: what is shown here must not count as seen by the session of the shell.
         let client = client.with_owner(Owner::default());
-        let (to, from) = mpsc::channel(QUEUE);
+        let (to, from) = mpsc::channel(MAX_QUEUED_NEWS);
         let (wanted, asked) = watch::channel(wanted);
         let mut listing = JoinSet::new();
         listing.spawn(list(client.clone(), asked, every, to.clone()));
@@ -115,7 +64,7 @@ impl Feed {
                 Some(done) = self.searching.join_next() => done,
                 Some(done) = self.asking.join_next() => done,
             };
-            // A panic there is a panic here; one that was called off has nothing to say.
+            // A panic of a task is a panic here. A task that was aborted reports nothing.
             if let Err(e) = done
                 && let Ok(panic) = e.try_into_panic()
             {
@@ -124,55 +73,55 @@ impl Feed {
         }
     }
 
-    /// Asks for others from now on, at once.
-    pub(super) fn list(&self, wanted: Wanted) {
+    /// Lists other processes from now on, at once.
+    pub(super) fn list(&self, wanted: ListRequest) {
         self.wanted.send_replace(wanted);
     }
 
-    /// Asks again at once.
+    /// Lists again at once.
     pub(super) fn look_again(&self) {
         self.wanted.send_modify(|_| ());
     }
 
-    /// Follows the end of a log, instead of whatever was read before.
+    /// Follows the end of a log, and stops any other read.
     pub(super) fn follow(&mut self, id: ProcessId, of: u64) {
-        let (reader, tell) = (self.reader(id), Tell { of, to: self.to.clone() });
+        let (reader, news) = (self.reader(id), NewsSender::new(of, self.to.clone()));
         self.reading = JoinSet::new();
         self.reading.spawn(async move {
-            while let Err(e) = reader.follow(&tell).await {
-                let is_heard = tell.news(News::Unread { of, why: said(&e) }).await;
+            while let Err(e) = reader.follow(&news).await {
+                let is_heard = news.send(News::Unread { of, why: said(&e) }).await;
                 if !is_heard || matches!(e, ClientError::Refused(_)) {
                     return;
                 }
-                // What is wrong may be over soon, and nothing tells when.
-                tokio::time::sleep(AGAIN).await;
+                // The fault may pass, and no event says when.
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         });
     }
 
-    /// Reads a part of a log, instead of whatever was read before.
-    pub(super) fn read(&mut self, id: ProcessId, part: Part, of: u64) {
-        let (reader, tell) = (self.reader(id), Tell { of, to: self.to.clone() });
+    /// Reads a part of a log, and stops any other read.
+    pub(super) fn read(&mut self, id: ProcessId, part: LogPart, of: u64) {
+        let (reader, news) = (self.reader(id), NewsSender::new(of, self.to.clone()));
         self.reading = JoinSet::new();
         self.reading.spawn(async move {
-            let news = match reader.part(part).await {
+            let answer = match reader.part(part).await {
                 Ok(piece) => News::Part { of, part, piece },
                 Err(e) => News::Unread { of, why: said(&e) },
             };
-            tell.news(news).await;
+            news.send(answer).await;
         });
     }
 
-    /// Looks for something, instead of what was looked for before.
-    pub(super) fn search(&mut self, id: ProcessId, words: Words, way: Way, of: u64) {
-        let (reader, tell) = (self.reader(id), Tell { of, to: self.to.clone() });
+    /// Searches a log, and stops any other search.
+    pub(super) fn search(&mut self, id: ProcessId, words: Words, from: SearchFrom, of: u64) {
+        let (reader, news) = (self.reader(id), NewsSender::new(of, self.to.clone()));
         self.stop_searching();
         self.searching.spawn(async move {
-            let news = match reader.search(&words, way, &tell).await {
+            let answer = match reader.search(&words, from, &news).await {
                 Ok(at) => News::Found { of, at },
                 Err(e) => News::Unread { of, why: said(&e) },
             };
-            tell.news(news).await;
+            news.send(answer).await;
         });
     }
 
@@ -180,20 +129,20 @@ impl Feed {
         self.searching = JoinSet::new();
     }
 
-    /// Follows no more.
+    /// Stops reading.
     pub(super) fn pause(&mut self) {
         self.reading = JoinSet::new();
     }
 
-    /// Reads nothing any more.
-    pub(super) fn let_go(&mut self) {
+    /// Stops reading and searching, and forgets the open process.
+    pub(super) fn close_log(&mut self) {
         self.stop_searching();
         self.pause();
         self.reader = None;
     }
 
-    /// Does something to processes, to all at the same time.
-    pub(super) fn act(&mut self, act: Act, ids: Vec<ProcessId>, with: &With) {
+    /// Applies an act to all these processes at the same time.
+    pub(super) fn act(&mut self, act: Act, ids: Vec<ProcessId>, with: &ActContext) {
         let (client, to, with) = (self.client.clone(), self.to.clone(), with.clone());
         self.ask(act.request(&ids), async move {
             let mut requests = JoinSet::new();
@@ -217,7 +166,7 @@ impl Feed {
         });
     }
 
-    /// Types a line into a process.
+    /// Submits a line to a process.
     pub(super) fn submit(&mut self, id: ProcessId, line: String) {
         let (client, to) = (self.client.clone(), self.to.clone());
         self.ask(format!("the line for {id}"), async move {
@@ -226,7 +175,7 @@ impl Feed {
         });
     }
 
-    /// Ends the input of a process.
+    /// Closes the input of a process.
     pub(super) fn close(&mut self, id: ProcessId) {
         let (client, to) = (self.client.clone(), self.to.clone());
         self.ask(format!("the end of input of {id}"), async move {
@@ -240,7 +189,7 @@ impl Feed {
         self.asked.push((what, self.asking.spawn(task)));
     }
 
-    /// Waits for what was asked for, as long as an engine may take. What became of it, and what is still under way.
+    /// Waits up to the time limit for the answers to all requests. Returns the news, and descriptions of the requests that are still open.
     pub(super) async fn finish(&mut self) -> (Vec<News>, Vec<&str>) {
         (self.listing, self.reading, self.searching) = Default::default();
         let mut news = Vec::new();
@@ -252,19 +201,19 @@ impl Feed {
                 }
             }
         };
-        // What is under way then is told.
-        let _is_in_time = tokio::time::timeout(SILENCE, finished).await;
+        // Requests without an answer by then are returned as open.
+        let _is_in_time = tokio::time::timeout(ANSWER_TIMEOUT, finished).await;
         news.extend(std::iter::from_fn(|| self.from.try_recv().ok()));
         let under_way = self.asked.iter().filter(|(_, task)| !task.is_finished()).map(|(what, _)| &**what).collect();
         (news, under_way)
     }
 
-    fn reader(&mut self, id: ProcessId) -> Arc<Reader> {
+    fn reader(&mut self, id: ProcessId) -> Arc<LogReader> {
         let id = id.to_string();
         match &self.reader {
             Some(reader) if reader.id == id => reader.clone(),
             _ => {
-                let reader = Arc::new(Reader::new(self.client.clone(), id, self.redact.clone()));
+                let reader = Arc::new(LogReader::new(self.client.clone(), id, self.redact.clone()));
                 self.reader = Some(reader.clone());
                 reader
             }
@@ -272,20 +221,20 @@ impl Feed {
     }
 }
 
-/// What acts need besides the processes: how to stop, and the surroundings of a command that is started.
+/// What acts need besides the processes: how to stop one, and the environment of a command that is run again.
 #[derive(Clone)]
-pub(super) struct With {
+pub(super) struct ActContext {
     pub(super) kill: Kill,
     pub(super) caller: Arc<Caller>,
 }
 
-/// What an act on one process came to.
+/// The outcome of an act on one process.
 struct ActDone {
     sentence: String,
     started: Option<ProcessId>,
 }
 
-async fn act_on(client: &Client, act: Act, id: ProcessId, with: With) -> Result<ActDone, String> {
+async fn act_on(client: &Client, act: Act, id: ProcessId, with: ActContext) -> Result<ActDone, String> {
     let name = id.to_string();
     let done = |sentence: String| Ok(ActDone { sentence, started: None });
     match act {
@@ -316,7 +265,7 @@ async fn act_on(client: &Client, act: Act, id: ProcessId, with: With) -> Result<
     }
 }
 
-/// What became of a stop, in words that fit a small screen.
+/// The outcome of a stop, short enough for a small screen.
 fn stopped(killed: &Killed) -> String {
     let how = match (&killed.fate.signal, killed.fate.exit_code.flatten()) {
         (Some(signal), _) => format!(" by {signal}"),
@@ -335,8 +284,8 @@ fn said(error: &ClientError) -> String {
     }
 }
 
-/// Lists again and again: one request at a time, and one look at `/proc` for all that run.
-async fn list(client: Client, mut wanted: watch::Receiver<Wanted>, every: Duration, to: mpsc::Sender<News>) {
+/// Lists at an interval: one request at a time, and one read of `/proc` for all running processes.
+async fn list(client: Client, mut wanted: watch::Receiver<ListRequest>, every: Duration, to: mpsc::Sender<News>) {
     let mut sampler = Sampler::default();
     loop {
         let now = wanted.borrow_and_update().clone();
@@ -361,20 +310,20 @@ async fn list(client: Client, mut wanted: watch::Receiver<Wanted>, every: Durati
             return;
         }
         tokio::select! {
-            // Ages and usage change by themselves, and nothing tells of that.
+            // No event announces new ages and usage.
             () = tokio::time::sleep(every) => {}
             changed = wanted.changed() => if changed.is_err() { return },
         }
     }
 }
 
-async fn answer(client: &Client, wanted: &Wanted, to: &mpsc::Sender<News>) -> Result<Vec<ProcessInfo>, ClientError> {
+async fn answer(client: &Client, wanted: &ListRequest, to: &mpsc::Sender<News>) -> Result<Vec<ProcessInfo>, ClientError> {
     let listing = client.list(&wanted.scope, wanted.all);
     tokio::pin!(listing);
-    if let Ok(answer) = tokio::time::timeout(SILENCE, &mut listing).await {
+    if let Ok(answer) = tokio::time::timeout(ANSWER_TIMEOUT, &mut listing).await {
         return marked(answer);
     }
-    // Nobody listens any more; then there is nobody to tell.
+    // If the screen is gone, the report is not needed.
     let _left = to.send(News::Trouble("the engine does not answer".into())).await;
     marked(listing.await)
 }

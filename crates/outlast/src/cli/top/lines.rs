@@ -1,4 +1,4 @@
-//! Bytes of a log as lines that a reader sees, each with its place in the log.
+//! Renders bytes of a log as lines, each with its position in the log.
 
 use outlast_text::{Options, Redactor, render};
 use std::borrow::Cow;
@@ -7,38 +7,38 @@ use unicode_width::UnicodeWidthChar as _;
 
 /// A line, or a part of a very long one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
-    /// The byte at which it begins. No two lines of a log have the same.
+pub(super) struct LogLine {
+    /// Its first byte in the log. It differs for each line.
     pub(super) at: u64,
     pub(super) text: String,
-    /// It stands for bytes that are missing.
+    /// It reports missing bytes.
     pub(super) missing: bool,
 }
 
-/// Touching lines: those of the bytes from `from` up to `to`.
+/// Consecutive lines: those of the bytes from `from` to `to`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Piece {
     pub(super) from: u64,
     pub(super) to: u64,
-    pub(super) lines: Vec<Line>,
-    /// Nothing comes behind it yet.
+    pub(super) lines: Vec<LogLine>,
+    /// Nothing follows it yet.
     pub(super) is_last: bool,
 }
 
-/// What decides how output is shown.
+/// Renders the output of one command.
 #[derive(Debug)]
-pub(super) struct Look {
-    /// The whole command, which decides how much is masked.
+pub(super) struct LineRenderer {
+    /// The whole command. It decides how much is masked.
     pub(super) command: String,
     pub(super) redact: Arc<Redactor>,
 }
 
 /// A longer line is shown in parts.
-const LONGEST: usize = 8 << 10;
+const MAX_LINE_BYTES: usize = 8 << 10;
 
-impl Look {
-    /// The lines of bytes that begin at `at`, at the beginning of a line.
-    pub(super) fn lines(&self, at: u64, bytes: &[u8]) -> Vec<Line> {
+impl LineRenderer {
+    /// The lines of these bytes, which start at `at`, at the start of a line.
+    pub(super) fn lines(&self, at: u64, bytes: &[u8]) -> Vec<LogLine> {
         let mut starts = vec![0];
         starts.extend(bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1));
         starts.retain(|s| *s < bytes.len());
@@ -51,7 +51,7 @@ impl Look {
                 put(at + start as u64, end - start, text, &mut lines);
             }
         } else {
-            // A mask has joined lines, or a sequence went over a line's end: blocks that belong together are shown by themselves.
+            // A mask or an escape sequence has joined lines, so each block is rendered by itself.
             for (start, end) in blocks(bytes, &starts) {
                 let text = self.show(&bytes[start..end]);
                 put(at + start as u64, end - start, &text.trim_end_matches('\n').replace('\n', " "), &mut lines);
@@ -66,22 +66,22 @@ impl Look {
     }
 }
 
-/// Puts a line of so many bytes, in parts if it is long. A part's place is where it lies in the text, which is near where it lies in the log. The text may be the
-/// longer of the two, and still no part may have the place of the next line.
-fn put(at: u64, bytes: usize, text: &str, lines: &mut Vec<Line>) {
+/// Adds a line of `bytes` bytes, in parts if it is long. The position of a part is counted in the text, which is close to that in the log.
+/// The text may be longer than the bytes, but no part gets the position of the next line.
+fn put(at: u64, bytes: usize, text: &str, lines: &mut Vec<LogLine>) {
     let text = &*without_tabs(text);
     let mut begins = vec![0];
-    while let Some(begin) = begins.last().copied().filter(|begin| text.len() - begin > LONGEST) {
-        begins.push((0..=begin + LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len()));
+    while let Some(begin) = begins.last().copied().filter(|begin| text.len() - begin > MAX_LINE_BYTES) {
+        begins.push((0..=begin + MAX_LINE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len()));
     }
     for (n, begin) in begins.iter().enumerate() {
         let end = begins.get(n + 1).copied().unwrap_or(text.len());
         let last_place = bytes.saturating_sub(begins.len() - n);
-        lines.push(Line { at: at + last_place.min(*begin) as u64, text: text[*begin..end].to_owned(), missing: false });
+        lines.push(LogLine { at: at + last_place.min(*begin) as u64, text: text[*begin..end].to_owned(), missing: false });
     }
 }
 
-/// The text with blanks up to the next eighth column in the place of each tab.
+/// The text with each tab replaced by spaces up to the next multiple of 8 columns.
 fn without_tabs(text: &str) -> Cow<'_, str> {
     if !text.contains('\t') {
         return Cow::Borrowed(text);
@@ -96,7 +96,7 @@ fn without_tabs(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Lines as ranges, those of a private key as one.
+/// The ranges of lines. The lines of a private key are one range.
 fn blocks(bytes: &[u8], starts: &[usize]) -> Vec<(usize, usize)> {
     let has = |range: &(usize, usize), mark: &[u8]| bytes[range.0..range.1].windows(mark.len()).any(|w| w == mark);
     let mut blocks: Vec<(usize, usize)> = Vec::new();
@@ -112,7 +112,7 @@ fn blocks(bytes: &[u8], starts: &[usize]) -> Vec<(usize, usize)> {
                 key = None;
             }
             Some(_) => {}
-            // Its beginning is not here: whatever lies before may belong to it.
+            // The start of the key is not here: all lines before may be part of it.
             None if has(&line, b"-----END ") => blocks = vec![(0, line.1)],
             None => blocks.push(line),
         }
@@ -121,12 +121,12 @@ fn blocks(bytes: &[u8], starts: &[usize]) -> Vec<(usize, usize)> {
     blocks
 }
 
-/// A line that says what is missing.
-pub(super) fn missing(from: u64, to: u64, why: &str) -> Line {
-    Line { at: from, text: crate::cli::follow::gap(from, to, why), missing: true }
+/// A line that reports missing bytes.
+pub(super) fn missing(from: u64, to: u64, why: &str) -> LogLine {
+    LogLine { at: from, text: crate::cli::follow::gap(from, to, why), missing: true }
 }
 
-/// What is looked for. Capital letters count only if there is one in it.
+/// The words of a search. Case matters only if they have a capital letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Words(String);
 
@@ -139,7 +139,7 @@ impl Words {
         &self.0
     }
 
-    /// Where it is in the text, as ranges of bytes.
+    /// The matches in a text, as byte ranges.
     pub(super) fn in_text(&self, text: &str) -> Vec<(usize, usize)> {
         if self.0.is_empty() {
             return Vec::new();
@@ -157,7 +157,7 @@ impl Words {
         found
     }
 
-    /// How long it is at the beginning of the text. Letter by letter: some have another length once they are small.
+    /// The length of a match at the start of the text. Compared letter by letter, because some letters change their length in lower case.
     fn begin(&self, text: &str) -> Option<usize> {
         let mut wanted = self.0.chars();
         for (at, c) in text.char_indices() {
@@ -180,8 +180,8 @@ impl Words {
 mod tests {
     use super::*;
 
-    fn look() -> Look {
-        Look { command: "make".into(), redact: Arc::new(Redactor::new(true)) }
+    fn look() -> LineRenderer {
+        LineRenderer { command: "make".into(), redact: Arc::new(Redactor::new(true)) }
     }
 
     fn shown(at: u64, bytes: &[u8]) -> Vec<(u64, String)> {

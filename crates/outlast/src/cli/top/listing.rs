@@ -9,15 +9,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 use unicode_width::UnicodeWidthStr as _;
 
-/// What the rows are ordered by. Those that run always come first.
+/// The order of the rows. Running processes always come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// The newest first.
     Age,
-    /// What uses most.
+    /// The highest use first.
     Cpu,
     Memory,
-    /// What prints most.
+    /// The most output first.
     Rate,
     Process,
     Owner,
@@ -31,7 +31,7 @@ impl Order {
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
 
-    /// As the head of the list names it.
+    /// Its name in the head of the list.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Age => "age",
@@ -56,46 +56,46 @@ impl Order {
     }
 }
 
-/// What the processes that are shown add up to.
+/// Totals of the shown processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(super) struct Totals {
     pub(super) shown: usize,
     pub(super) running: usize,
-    /// Finished in another way than with exit code 0.
+    /// Finished, but not with exit code 0.
     pub(super) failed: usize,
-    /// In percent of one core, if that is known of any.
+    /// In percent of one core, if it is known for any.
     pub(super) cpu: Option<f64>,
-    /// In bytes, if that is known of any.
+    /// In bytes, if it is known for any.
     pub(super) memory: Option<u64>,
 }
 
-/// The list.
+/// The list: all rows, which of them are shown, and which one is chosen.
 #[derive(Debug)]
 pub(super) struct Listing {
     rows: Vec<Row>,
-    /// Those that are shown, in order.
+    /// Indexes of the shown rows, in order.
     shown: Vec<usize>,
     chosen: Option<ProcessId>,
-    /// Chosen as soon as it is listed.
+    /// The process to choose as soon as it is listed.
     next_chosen: Option<ProcessId>,
-    /// Those that the next act is about, as far as they are shown.
+    /// The processes that the next act applies to, as far as they are shown.
     marked: BTreeSet<ProcessId>,
-    /// Finished ones too.
+    /// Whether finished processes are shown, too.
     pub(super) all: bool,
     /// The first row on the screen.
     top: usize,
     pub(super) order: Order,
     pub(super) reversed: bool,
-    /// What has to be in one of a row's texts.
+    /// Text that a row must contain.
     pub(super) filter: String,
-    /// Keys go into the filter.
+    /// Whether keys go into the filter.
     pub(super) is_typing: bool,
-    /// Only those of this conversation, its agent among them, or of this session.
+    /// Show only the processes of this session; for a conversation, also its agent.
     pub(super) session: Option<String>,
-    /// How many rows the screen has for it.
+    /// The number of rows for it on the screen.
     height: usize,
     before: HashMap<ProcessId, (u64, Instant)>,
-    /// Whether anything was listed yet.
+    /// Whether a list has arrived.
     pub(super) is_known: bool,
 }
 
@@ -120,7 +120,7 @@ impl Listing {
         }
     }
 
-    /// Takes a new list. What was chosen stays chosen; where it is gone, its place is.
+    /// Takes a new list. The chosen process stays chosen; if it is gone, the one in its place is chosen.
     pub(super) fn update(&mut self, processes: Vec<ProcessInfo>, usage: &HashMap<u32, Usage>, at: Instant) {
         self.is_known = true;
         let place = self.place().unwrap_or(0);
@@ -154,12 +154,12 @@ impl Listing {
         self.marked.contains(&row.id())
     }
 
-    /// Those that are marked and shown, in their order.
+    /// The processes that are marked and shown, in order.
     pub(super) fn marked(&self) -> impl Iterator<Item = &Row> {
         self.shown.iter().map(|i| &self.rows[*i]).filter(|row| self.is_marked(row))
     }
 
-    /// How many rows it has on the screen.
+    /// Sets the number of rows on the screen.
     pub(super) fn resize(&mut self, height: usize) {
         self.height = height.max(1);
         self.keep_in_sight();
@@ -173,7 +173,7 @@ impl Listing {
         self.find(self.chosen?)
     }
 
-    /// What those that are shown add up to.
+    /// Totals of the shown processes.
     pub(super) fn totals(&self) -> Totals {
         let mut totals = Totals { shown: self.shown.len(), ..Totals::default() };
         for row in self.shown.iter().map(|i| &self.rows[*i]) {
@@ -186,12 +186,12 @@ impl Listing {
         totals
     }
 
-    /// Where among those that are shown the chosen one is, counted from 1.
+    /// The position of the chosen process among the shown ones, counted from 1.
     pub(super) fn position(&self) -> Option<usize> {
         self.place().map(|place| place + 1)
     }
 
-    /// How many columns the longest of these texts on the screen takes.
+    /// The width of the longest of these texts on the screen.
     pub(super) fn longest(&self, text: impl Fn(&Row) -> String) -> usize {
         self.visible().map(|(row, _)| text(row).width()).max().unwrap_or(0)
     }
@@ -202,7 +202,7 @@ impl Listing {
         rows.map(|row| (row, Some(row.id()) == self.chosen))
     }
 
-    /// Whether a key was one of the list's own.
+    /// Handles a key. Returns whether the list has a meaning for it.
     pub(super) fn key(&mut self, key: Key) -> bool {
         if self.is_typing {
             self.type_filter(key);
@@ -279,7 +279,7 @@ impl Listing {
         self.keep_in_sight();
     }
 
-    /// Finds and orders those that are shown. If the chosen one is not among them, the one at `place` is chosen.
+    /// Selects and orders the shown rows. If the chosen process is not among them, the one at `place` is chosen.
     fn arrange(&mut self, place: usize) {
         let text = self.filter.to_lowercase();
         let is_shown = |row: &Row| {

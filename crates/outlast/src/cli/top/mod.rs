@@ -1,14 +1,17 @@
 //! `outlast top`
 //!
-//! [`app`] is what is shown, changed by keys and news alone; [`view`] draws it; [`feed`] brings the news and carries out the wishes; [`act`] is
-//! what can be done to processes.
+//! [`app`] is the state of the screen, which only keys and [`news`] change; [`view`] draws it. [`command`] is what the state asks for, and
+//! [`feed`] carries it out. [`act`] is what can be done to processes.
 
 mod act;
 mod app;
+mod command;
 mod detail;
 mod feed;
+mod help;
 mod lines;
 mod listing;
+mod news;
 mod reading;
 mod row;
 mod screen;
@@ -19,17 +22,19 @@ mod window;
 use super::follow::Sgr;
 use super::terminal::{self, Ends, Keyboard, Keys, Leaving, Parser, REST_OF_KEY};
 use super::{Context, Failure, ScopeArgs, attach, kill, millis, seconds};
-use app::{App, Wish};
+use app::App;
 use clap::Args;
-use feed::{Feed, News, Wanted, With};
+use command::{ListRequest, TopCommand};
+use feed::{ActContext, Feed};
+use news::News;
 use outlast_client::{Kill, ProcessId};
 use outlast_text::Redactor;
-use screen::{AlternateScreen, Screen};
+use screen::{AlternateScreen, TopScreen};
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use view::Paint;
+use view::TopPaint;
 
 /// Watch processes on a full screen
 ///
@@ -50,12 +55,12 @@ pub(crate) struct Top {
     every: Duration,
 }
 
-/// Looking more often than this costs more than it shows.
-const OFTENEST: Duration = Duration::from_millis(100);
+/// Listing more often than this costs more than it shows.
+const MIN_LIST_INTERVAL: Duration = Duration::from_millis(100);
 
 fn every(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
-        time if time < OFTENEST => Err(format!("{text:?} is too often: give at least {}s", OFTENEST.as_secs_f64())),
+        time if time < MIN_LIST_INTERVAL => Err(format!("{text:?} is too often: give at least {}s", MIN_LIST_INTERVAL.as_secs_f64())),
         time => Ok(time),
     }
 }
@@ -64,12 +69,12 @@ impl Top {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         is_possible(ctx)?;
         let client = ctx.client().await?;
-        let wanted = Wanted { scope: self.scope.or(&ctx.owner()), all: self.all };
+        let wanted = ListRequest { scope: self.scope.or(&ctx.owner()), all: self.all };
         let feed = Feed::new(&client, Arc::new(Redactor::new(ctx.settings.redact)), wanted.clone(), self.every);
         let mut kill = Kill::default();
         kill.grace_ms = kill::configured(ctx).map(millis);
-        let with = With { kill, caller: Arc::new(ctx.caller()) };
-        Session { ctx, feed, app: App::new(wanted), with }.run().await
+        let with = ActContext { kill, caller: Arc::new(ctx.caller()) };
+        TopSession { ctx, feed, app: App::new(wanted), with }.run().await
     }
 }
 
@@ -95,34 +100,35 @@ fn is_possible(ctx: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why the loop stops.
-enum Stop {
-    /// With this exit code.
-    Leave(i32),
-    /// To give the terminal to a process for a while.
+/// Why the terminal is given back.
+enum LeaveScreen {
+    /// The program ends, with this exit code.
+    Exit(i32),
+    /// A process gets the terminal for a while.
     HandOver(ProcessId),
 }
 
-/// A user at a terminal.
-struct Session<'a> {
+/// One run of `outlast top`.
+struct TopSession<'a> {
     ctx: &'a Context,
     feed: Feed,
     app: App,
-    with: With,
+    with: ActContext,
 }
 
-impl Session<'_> {
+impl TopSession<'_> {
     async fn run(mut self) -> Result<i32, Failure> {
-        // One alternate screen for everything, so that a process that gets the terminal for a while leaves no trace on the user's own screen.
+        // One alternate screen for everything, so that a process that gets the terminal for a while writes nothing to the user's own
+        // screen.
         let alternate = AlternateScreen::enter()?;
         loop {
             let id = match self.on_screen(&alternate).await? {
-                Stop::Leave(code) => {
+                LeaveScreen::Exit(code) => {
                     drop(alternate);
                     self.finish().await;
                     return Ok(code);
                 }
-                Stop::HandOver(id) => id,
+                LeaveScreen::HandOver(id) => id,
             };
             let Some(row) = self.app.list.find(id) else { continue };
             let info = row.info.clone();
@@ -135,7 +141,7 @@ impl Session<'_> {
         }
     }
 
-    /// Waits for the answers to what was asked for last, and prints them on the user's own screen.
+    /// Waits for the answers to the last requests, and prints them on the user's own screen.
     async fn finish(&mut self) {
         let (news, under_way) = self.feed.finish().await;
         for news in news.into_iter().filter(|news| matches!(news, News::Did { .. } | News::Typed(_))) {
@@ -149,75 +155,75 @@ impl Session<'_> {
         }
     }
 
-    /// Shows everything until the terminal is to be given back.
-    async fn on_screen(&mut self, alternate: &AlternateScreen) -> Result<Stop, Failure> {
+    /// Shows the screen until the terminal is given back.
+    async fn on_screen(&mut self, alternate: &AlternateScreen) -> Result<LeaveScreen, Failure> {
         let (mut ends, mut resized) = (Ends::new()?, signal(SignalKind::window_change())?);
-        let mut screen = Screen::on(alternate)?;
+        let mut screen = TopScreen::on(alternate)?;
         let Keys { mut typed, held: _held, .. } = terminal::keys(Keyboard::Own, Leaving::never())?;
         let mut parser = Parser::default();
         let paint = match self.ctx.out.sgr() {
-            Sgr::Shown => Paint::Colours,
-            Sgr::Removed => Paint::Plain,
+            Sgr::Shown => TopPaint::Colours,
+            Sgr::Removed => TopPaint::Plain,
         };
         loop {
             screen.terminal.autoresize()?;
             let size = screen.terminal.size()?;
             self.app.resize(size.width, size.height);
             screen.terminal.draw(|frame| view::draw(frame, &self.app, paint))?;
-            let (mut wishes, mut keys) = (Vec::new(), Vec::new());
+            let (mut commands, mut keys) = (Vec::new(), Vec::new());
             tokio::select! {
-                end = ends.next() => return Ok(Stop::Leave(128 + end.as_raw_value())),
+                end = ends.next() => return Ok(LeaveScreen::Exit(128 + end.as_raw_value())),
                 _ = resized.recv() => {}
-                news = self.feed.next() => wishes = self.app.news(news),
+                news = self.feed.next() => commands = self.app.news(news),
                 bytes = typed.recv() => match bytes {
                     Some(bytes) => keys = parser.push(&bytes),
-                    // Nobody can type any more: the terminal is gone.
-                    None => return Ok(Stop::Leave(128 + SignalKind::hangup().as_raw_value())),
+                    // The terminal is gone.
+                    None => return Ok(LeaveScreen::Exit(128 + SignalKind::hangup().as_raw_value())),
                 },
-                // An escape that is a key and one that begins a sequence are the same byte: only time tells them apart.
+                // The Escape key sends the byte that starts a sequence. Only time tells them apart.
                 () = tokio::time::sleep(REST_OF_KEY), if parser.waits() => keys.extend(parser.finish()),
             }
             let mut keys = keys.into_iter();
             loop {
-                // Keys behind one that gives the terminal away were not meant for us.
-                if let Some(stop) = wishes.drain(..).filter_map(|wish| self.grant(wish)).next() {
+                // Keys typed after one that hands over the terminal are not ours.
+                if let Some(stop) = commands.drain(..).filter_map(|command| self.carry_out(command)).next() {
                     return Ok(stop);
                 }
                 match keys.next() {
-                    Some(key) => wishes = self.app.key(key),
+                    Some(key) => commands = self.app.key(key),
                     None => break,
                 }
             }
         }
     }
 
-    fn grant(&mut self, wish: Wish) -> Option<Stop> {
-        match wish {
-            Wish::Leave => return Some(Stop::Leave(0)),
-            Wish::Attach(id) => return Some(Stop::HandOver(id)),
-            Wish::List(wanted) => self.feed.list(wanted),
-            Wish::LookAgain => self.feed.look_again(),
-            Wish::Follow(id, of) => self.feed.follow(id, of),
-            Wish::Pause => self.feed.pause(),
-            Wish::Read(id, part, of) => self.feed.read(id, part, of),
-            Wish::Search(id, words, way, of) => self.feed.search(id, words, way, of),
-            Wish::StopSearching => self.feed.stop_searching(),
-            Wish::LetGo => self.feed.let_go(),
-            Wish::Do(act, ids) => self.feed.act(act, ids, &self.with),
-            Wish::Copy(text) => copy(&text),
-            Wish::Submit(id, line) => self.feed.submit(id, line),
-            Wish::EndInput(id) => self.feed.close(id),
+    fn carry_out(&mut self, command: TopCommand) -> Option<LeaveScreen> {
+        match command {
+            TopCommand::Leave => return Some(LeaveScreen::Exit(0)),
+            TopCommand::Attach(id) => return Some(LeaveScreen::HandOver(id)),
+            TopCommand::List(wanted) => self.feed.list(wanted),
+            TopCommand::LookAgain => self.feed.look_again(),
+            TopCommand::Follow(id, of) => self.feed.follow(id, of),
+            TopCommand::Pause => self.feed.pause(),
+            TopCommand::Read(id, part, of) => self.feed.read(id, part, of),
+            TopCommand::Search(id, words, way, of) => self.feed.search(id, words, way, of),
+            TopCommand::StopSearching => self.feed.stop_searching(),
+            TopCommand::CloseLog => self.feed.close_log(),
+            TopCommand::Do(act, ids) => self.feed.act(act, ids, &self.with),
+            TopCommand::Copy(text) => copy(&text),
+            TopCommand::Submit(id, line) => self.feed.submit(id, line),
+            TopCommand::EndInput(id) => self.feed.close(id),
         }
         None
     }
 }
 
-/// Gives a text to the clipboard of the terminal, also over ssh. Terminals answer nothing, whether they took it or not.
+/// Sends a text to the clipboard of the terminal (OSC 52), which also works over ssh. Terminals do not confirm it.
 fn copy(text: &str) {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(text);
     let mut stdout = std::io::stdout();
-    // If the terminal is gone, the next read of its keys says so.
+    // If the terminal is gone, the next read of a key reports it.
     let _gone = write!(stdout, "\x1b]52;c;{text}\x07").and_then(|()| stdout.flush());
 }
 

@@ -1,11 +1,12 @@
-//! Reading the log of a process: its end as it grows, pieces of it, and what is looked for.
+//! Reads the log of a process: its end as it grows, parts of it, and lines that match a search.
 //!
-//! Bytes are read and made readable here. A page of lines from the engine would be less work, but one that reaches the end counts as having been seen, and whoever
-//! looks on with `top` silences nobody.
+//! Bytes are read and made readable here. A page of lines from the engine would be less work, but a page that reaches the end marks the end
+//! as seen, and viewing with `top` must not consume a notice.
 
-use super::feed::Tell;
-use super::lines::{Line, Look, Piece, Words, missing};
-use super::tail::{LEAD, PIECE, Tail, whole_line, with_lead};
+use super::command::{LogPart, SearchFrom};
+use super::lines::{LineRenderer, LogLine, Piece, Words, missing};
+use super::news::NewsSender;
+use super::tail::{LEAD_BYTES, PIECE_BYTES, Tail, whole_line, with_lead};
 use outlast_client::{Chunk, Client, ClientError, From, Page};
 use outlast_text::Redactor;
 use std::sync::Arc;
@@ -13,107 +14,83 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// How much is looked through at a time.
-const SEARCHED: u64 = 256 << 10;
-/// More than this in a [`PERIOD`] is not shown line by line: nobody could read it.
-const FLOOD: usize = 256 << 10;
+/// How many bytes a search reads at a time.
+const SEARCH_BYTES: u64 = 256 << 10;
+/// More output than this in a [`PERIOD`] is skipped: a reader cannot follow it.
+const FLOOD_BYTES: usize = 256 << 10;
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// One process whose log is read.
-pub(super) struct Reader {
+/// Reads the log of one process.
+pub(super) struct LogReader {
     pub(super) client: Client,
     pub(super) id: String,
     pub(super) redact: Arc<Redactor>,
-    look: OnceCell<Look>,
+    look: OnceCell<LineRenderer>,
 }
 
-/// Which part is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    /// The beginning.
-    First,
-    /// What ends at this byte.
-    Before(u64),
-    /// What begins at this byte.
-    Behind(u64),
-    /// The line at this byte, and what lies around it.
-    Around(u64),
-}
-
-/// Where a search goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Lines that begin behind this byte, where one begins.
-    Down(u64),
-    /// Lines that begin before this byte.
-    Up(u64),
-    /// The line at this byte and those behind it; where there is none, those before it.
-    Nearest(u64),
-}
-
-impl Reader {
+impl LogReader {
     pub(super) fn new(client: Client, id: String, redact: Arc<Redactor>) -> Self {
         Self { client, id, redact, look: OnceCell::new() }
     }
 
-    async fn look(&self) -> Result<&Look, ClientError> {
-        // A page that lies behind the end has the whole command on it, and is no look at the end.
+    async fn look(&self) -> Result<&LineRenderer, ClientError> {
+        // A page after the end has the whole command, and does not mark the end as seen.
         let mut page = Page::from_byte(u64::MAX);
         page.limit = Some(1);
-        let ask = || async { Ok(Look { command: self.client.log(&self.id, page).await?.command, redact: self.redact.clone() }) };
+        let ask = || async { Ok(LineRenderer { command: self.client.log(&self.id, page).await?.command, redact: self.redact.clone() }) };
         self.look.get_or_try_init(ask).await
     }
 
-    /// Follows the end of the log until it is closed, or nobody listens.
-    pub(super) async fn follow(&self, tell: &Tell) -> Result<(), ClientError> {
+    /// Follows the end of the log until the log or the screen is closed.
+    pub(super) async fn follow(&self, news: &NewsSender) -> Result<(), ClientError> {
         let look = self.look().await?;
         let mut fresh = true;
         loop {
-            let mut chunks = self.client.follow(&self.id, From::Last(PIECE)).masked();
+            let mut chunks = self.client.follow(&self.id, From::Last(PIECE_BYTES)).masked();
             let mut tail = Tail::default();
             let (mut period, mut came) = (Instant::now(), 0);
             loop {
                 let Some(chunk) = chunks.next().await? else {
-                    // An empty log is shown as one.
-                    tell.output(tail.shown(look), fresh).await;
+                    // An empty log is reported, too.
+                    news.output(tail.shown(look), fresh).await;
                     return Ok(());
                 };
                 came += tail.take(chunk);
-                if !tell.output(tail.shown(look), std::mem::take(&mut fresh)).await {
+                if !news.output(tail.shown(look), std::mem::take(&mut fresh)).await {
                     return Ok(());
                 }
                 tail.shorten();
                 if period.elapsed() > PERIOD {
                     (period, came) = (Instant::now(), 0);
-                } else if came > FLOOD {
+                } else if came > FLOOD_BYTES {
                     break;
                 }
             }
-            // No descriptor tells when a screen has been read: so often it may change, and then what was between is passed over.
+            // In a flood the screen changes once in a period, and the output between is skipped. No descriptor says when a screen was read.
             tokio::time::sleep_until(period + PERIOD).await;
             fresh = true;
         }
     }
 
-    /// A part of the log.
-    pub(super) async fn part(&self, part: Part) -> Result<Piece, ClientError> {
+    /// Reads a part of the log.
+    pub(super) async fn part(&self, part: LogPart) -> Result<Piece, ClientError> {
         match part {
-            Part::First => self.behind(0, PIECE).await,
-            Part::Before(to) => self.before(to, PIECE).await,
-            Part::Behind(from) => self.behind(from, PIECE).await,
-            Part::Around(at) => {
-                let mut around = self.before(at, PIECE / 2).await?;
-                let behind = self.behind(at, PIECE).await?;
-                around.lines.extend(behind.lines);
-                Ok(Piece { to: behind.to, is_last: behind.is_last, ..around })
+            LogPart::First => self.after(0, PIECE_BYTES).await,
+            LogPart::Before(to) => self.before(to, PIECE_BYTES).await,
+            LogPart::After(from) => self.after(from, PIECE_BYTES).await,
+            LogPart::Around(at) => {
+                let mut around = self.before(at, PIECE_BYTES / 2).await?;
+                let after = self.after(at, PIECE_BYTES).await?;
+                around.lines.extend(after.lines);
+                Ok(Piece { to: after.to, is_last: after.is_last, ..around })
             }
         }
     }
 
-    /// What begins at a byte, about `most` long.
-    async fn behind(&self, from: u64, most: u64) -> Result<Piece, ClientError> {
+    /// Reads about `most` bytes that start at a byte.
+    async fn after(&self, from: u64, most: u64) -> Result<Piece, ClientError> {
         let look = self.look().await?;
-        let read = self.read(from.saturating_sub(LEAD), from + most).await?;
+        let read = self.read(from.saturating_sub(LEAD_BYTES), from + most).await?;
         let mut piece = Piece { from, to: from, lines: Vec::new(), is_last: read.is_last };
         let last = read.chunks.len().saturating_sub(1);
         for (i, chunk) in read.chunks.into_iter().enumerate() {
@@ -137,19 +114,19 @@ impl Reader {
         Ok(piece)
     }
 
-    /// What ends at a byte, about `most` long.
+    /// Reads about `most` bytes that end at a byte.
     async fn before(&self, to: u64, most: u64) -> Result<Piece, ClientError> {
         let look = self.look().await?;
         let mut wanted = to.saturating_sub(most);
-        let mut read = self.read(wanted.saturating_sub(LEAD), to).await?;
+        let mut read = self.read(wanted.saturating_sub(LEAD_BYTES), to).await?;
         if let [Chunk::Gap { to: there, .. }] = read.chunks[..]
             && there >= to
         {
-            let begin = self.beginning_of_gap(wanted.saturating_sub(LEAD)).await?;
+            let begin = self.beginning_of_gap(wanted.saturating_sub(LEAD_BYTES)).await?;
             wanted = begin.saturating_sub(most);
-            read = self.read(wanted.saturating_sub(LEAD), to).await?;
+            read = self.read(wanted.saturating_sub(LEAD_BYTES), to).await?;
         }
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<LogLine> = Vec::new();
         let mut from = None;
         for chunk in read.chunks {
             match chunk {
@@ -169,22 +146,22 @@ impl Reader {
         Ok(Piece { from: from.unwrap_or(wanted).min(to), to, lines, is_last: false })
     }
 
-    /// The next line that has the words: where it begins.
-    pub(super) async fn search(&self, words: &Words, way: Way, tell: &Tell) -> Result<Option<u64>, ClientError> {
-        match way {
-            Way::Down(at) => self.search_down(words, at, at + 1, tell).await,
-            Way::Up(before) => self.search_up(words, before, tell).await,
-            Way::Nearest(at) => match self.search_down(words, at, at, tell).await? {
+    /// The start of the next line with the words.
+    pub(super) async fn search(&self, words: &Words, from: SearchFrom, news: &NewsSender) -> Result<Option<u64>, ClientError> {
+        match from {
+            SearchFrom::Down(at) => self.search_down(words, at, at + 1, news).await,
+            SearchFrom::Up(before) => self.search_up(words, before, news).await,
+            SearchFrom::Nearest(at) => match self.search_down(words, at, at, news).await? {
                 Some(found) => Ok(Some(found)),
-                None => self.search_up(words, at, tell).await,
+                None => self.search_up(words, at, news).await,
             },
         }
     }
 
-    async fn search_down(&self, words: &Words, at: u64, first: u64, tell: &Tell) -> Result<Option<u64>, ClientError> {
+    async fn search_down(&self, words: &Words, at: u64, first: u64, news: &NewsSender) -> Result<Option<u64>, ClientError> {
         let mut at = at;
         loop {
-            let piece = self.behind(at, SEARCHED).await?;
+            let piece = self.after(at, SEARCH_BYTES).await?;
             if let Some(found) = piece.lines.iter().find(|l| l.at >= first && words.are_in(&l.text)) {
                 return Ok(Some(found.at));
             }
@@ -192,14 +169,14 @@ impl Reader {
                 return Ok(None);
             }
             at = piece.to;
-            tell.searched(at);
+            news.searched(at);
         }
     }
 
-    async fn search_up(&self, words: &Words, before: u64, tell: &Tell) -> Result<Option<u64>, ClientError> {
+    async fn search_up(&self, words: &Words, before: u64, news: &NewsSender) -> Result<Option<u64>, ClientError> {
         let mut to = before;
         while to > 0 {
-            let piece = self.before(to, SEARCHED).await?;
+            let piece = self.before(to, SEARCH_BYTES).await?;
             if let Some(found) = piece.lines.iter().rev().find(|l| l.at < before && words.are_in(&l.text)) {
                 return Ok(Some(found.at));
             }
@@ -207,14 +184,14 @@ impl Reader {
                 break;
             }
             to = piece.from;
-            tell.searched(to);
+            news.searched(to);
         }
         Ok(None)
     }
 
-    /// What there is from one byte to another, the pieces of touching bytes joined.
-    async fn read(&self, from: u64, to: u64) -> Result<Read, ClientError> {
-        let mut read = Read { chunks: Vec::new(), is_last: false };
+    /// The bytes and gaps of a range, with adjacent bytes joined.
+    async fn read(&self, from: u64, to: u64) -> Result<ReadChunks, ClientError> {
+        let mut read = ReadChunks { chunks: Vec::new(), is_last: false };
         let mut chunks = self.client.read(&self.id, From::Byte(from)).masked();
         while chunks.next_byte().is_none_or(|at| at < to) {
             match (chunks.next().await?, read.chunks.last_mut()) {
@@ -226,7 +203,7 @@ impl Reader {
                 (Some(chunk), _) => read.chunks.push(chunk),
             }
         }
-        // One piece may be larger than what was wanted.
+        // The last chunk may go beyond the range.
         if let Some(Chunk::Bytes { at, bytes }) = read.chunks.last_mut() {
             let room = usize::try_from(to.saturating_sub(*at)).unwrap_or(usize::MAX);
             if bytes.len() > room {
@@ -237,9 +214,9 @@ impl Reader {
         Ok(read)
     }
 
-    /// Where the gap begins that a byte lies in: steps that double, then halves.
+    /// The start of the gap that a byte is in, found by doubling steps and then halving.
     async fn beginning_of_gap(&self, inside: u64) -> Result<u64, ClientError> {
-        let (mut there, mut gone, mut step) = (0, inside, PIECE);
+        let (mut there, mut gone, mut step) = (0, inside, PIECE_BYTES);
         while gone > 0 {
             let at = gone.saturating_sub(step);
             if self.is_there(at).await? {
@@ -264,7 +241,9 @@ impl Reader {
     }
 }
 
-struct Read {
+/// The content of a range of the log.
+struct ReadChunks {
     chunks: Vec<Chunk>,
+    /// Whether the log ends here.
     is_last: bool,
 }

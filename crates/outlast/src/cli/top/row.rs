@@ -1,4 +1,4 @@
-//! One process as a row: what the engine says of it, and what changes between two looks.
+//! One process as a row: what the engine reports, and what changes between two lists.
 
 use crate::cli::conversation::{self, Conversation};
 use crate::cli::ending;
@@ -6,13 +6,13 @@ use crate::cli::out::{Tone, tame};
 use crate::os::Usage;
 use outlast_client::{ProcessId, ProcessInfo, Status};
 
-/// A process.
+/// A process as the engine listed it, with its use of resources.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) info: ProcessInfo,
-    /// Bytes of output a second; known from the second look on.
+    /// Bytes of output per second; known from the second list on.
     pub(super) rate: Option<f64>,
-    /// What its tree uses, where that can be seen.
+    /// What its tree uses, if that is known.
     pub(super) usage: Option<Usage>,
 }
 
@@ -46,7 +46,7 @@ impl Row {
         self.info.name.as_deref().map_or_else(|| self.command(), tame)
     }
 
-    /// Where it stands.
+    /// Its phase or ending.
     pub(super) fn standing(&self) -> (String, Tone) {
         ending::standing(&self.info)
     }
@@ -56,7 +56,7 @@ impl Row {
         ending::short_standing(&self.info)
     }
 
-    /// Whose it is: its conversation, else its session, else its task.
+    /// Its owner: its conversation, else its session, else its task.
     pub(super) fn owner(&self) -> String {
         match self.conversation() {
             Some(of) if of.is_agent => tame(&format!("{} (agent)", of.name())),
@@ -70,7 +70,7 @@ impl Row {
         Conversation::of(&self.info)
     }
 
-    /// The session that it is of. The agent of a conversation counts as of its conversation.
+    /// Its session. The agent of a conversation belongs to that conversation.
     pub(super) fn session(&self) -> Option<&str> {
         self.conversation().map(|of| of.key).or(self.info.session_key.as_deref())
     }
@@ -80,18 +80,18 @@ impl Row {
         tame(conversation::command(&self.info))
     }
 
-    /// The agent of a conversation that is over. What it said is in its conversation.
+    /// Whether it is an agent of a conversation that has finished. Its replies are in the conversation.
     pub(super) fn is_finished_agent(&self) -> bool {
         conversation::is_finished_agent(&self.info)
     }
 
-    /// The last line of its output that says something.
+    /// The last line of its output that is not empty.
     pub(super) fn last_line(&self) -> String {
         let preview = self.info.output_preview.as_deref().unwrap_or_default();
         tame(preview.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default().trim())
     }
 
-    /// Whether a filter finds it: by its id, name, command, state, owner, or the last line of its output. `text` is in lower case.
+    /// Whether a filter matches it: its id, name, command, state, owner, or the last line of its output. `text` is in lower case.
     pub(super) fn has(&self, text: &str) -> bool {
         let info = &self.info;
         let words = [info.name.as_deref(), Some(&*info.command), info.session_key.as_deref(), info.task_id.as_deref(), Some(&*info.phase)];

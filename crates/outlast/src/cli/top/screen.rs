@@ -1,4 +1,4 @@
-//! The terminal as a screen of our own, restored on every way out.
+//! The alternate screen of the terminal, which is left on every exit.
 
 use crate::cli::terminal::Raw;
 use ratatui::Terminal;
@@ -9,7 +9,7 @@ use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::io::{Stdout, stdout};
 
-/// The alternate screen, until it is dropped: at the end, on an error and on a panic alike.
+/// Keeps the terminal on its alternate screen until it is dropped, also after an error or panic.
 pub(super) struct AlternateScreen(());
 
 impl AlternateScreen {
@@ -32,13 +32,13 @@ impl Drop for AlternateScreen {
     }
 }
 
-/// The alternate screen with keys that come one by one.
-pub(super) struct Screen {
+/// The alternate screen with the terminal in raw mode.
+pub(super) struct TopScreen {
     pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
     _raw: Raw,
 }
 
-impl Screen {
+impl TopScreen {
     /// Clears the screen, and draws on it until it is dropped.
     pub(super) fn on(_: &AlternateScreen) -> std::io::Result<Self> {
         let raw = Raw::enter()?;
@@ -48,7 +48,7 @@ impl Screen {
     }
 }
 
-/// A panic that is printed on the alternate screen would be gone with it.
+/// Prints panics on the user's own screen. A text on the alternate screen would vanish with it.
 fn print_panics_on_the_own_screen(was: Termios) {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,20 +1,20 @@
-//! Where pieces of a log begin, and its end as it grows.
+//! Finds line starts in pieces of a log, and keeps the end of a log that grows.
 
-use super::lines::{Line, Look, Piece, missing};
+use super::lines::{LineRenderer, LogLine, Piece, missing};
 use outlast_client::Chunk;
 
-/// How much is read before a place, or behind it.
-pub(super) const PIECE: u64 = 64 << 10;
-/// What lies before a piece is read too, so that a secret that begins there is known as one.
-pub(super) const LEAD: u64 = 8 << 10;
+/// How many bytes are read before or after a position.
+pub(super) const PIECE_BYTES: u64 = 64 << 10;
+/// How many bytes before a piece are read too, so that a secret that starts there is recognised.
+pub(super) const LEAD_BYTES: u64 = 8 << 10;
 
-/// The first beginning of a line at `wanted` or behind it; `wanted` itself in the middle of a line without end.
+/// The first line start at or after `wanted`. If the line has no end, `wanted` itself.
 pub(super) fn whole_line(at: u64, bytes: &[u8], wanted: u64) -> u64 {
     if wanted == 0 {
         return at;
     }
     let skip = usize::try_from(wanted.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
-    // The byte before says whether a line begins here.
+    // The byte before shows whether a line starts here.
     let from = skip.saturating_sub(1);
     match bytes[from..].iter().position(|b| *b == b'\n') {
         Some(newline) if from + newline + 1 < bytes.len() => at + (from + newline + 1) as u64,
@@ -22,7 +22,7 @@ pub(super) fn whole_line(at: u64, bytes: &[u8], wanted: u64) -> u64 {
     }
 }
 
-/// The bytes from the first whole line on, with those before `from` kept only if a line begins there.
+/// The bytes from the first whole line on. Those before `from` are kept only if a line starts at `from`.
 pub(super) fn with_lead(at: u64, bytes: &[u8], from: u64) -> (u64, &[u8]) {
     let lead = usize::try_from(from.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
     if lead == 0 {
@@ -35,22 +35,22 @@ pub(super) fn with_lead(at: u64, bytes: &[u8], from: u64) -> (u64, &[u8]) {
     }
 }
 
-/// The end of a log that grows: what may still change how the next bytes are shown.
+/// The end of a growing log: the bytes that may still change how the next ones are rendered.
 #[derive(Default)]
 pub(super) struct Tail {
     at: Option<u64>,
     bytes: Vec<u8>,
-    gap: Option<Line>,
+    gap: Option<LogLine>,
 }
 
 impl Tail {
-    /// Takes what came. How many bytes it was.
+    /// Adds a chunk. Returns the number of its bytes.
     pub(super) fn take(&mut self, chunk: Chunk) -> usize {
         match chunk {
             Chunk::Bytes { at, bytes } => {
                 let came = bytes.len();
                 if self.at.is_none() {
-                    // The first line lacks its beginning, unless it is the only one.
+                    // The first line is incomplete, unless it is the only one.
                     let begin = whole_line(at, &bytes, if at == 0 { 0 } else { at + 1 });
                     self.at = Some(begin);
                     self.bytes = bytes[(begin - at) as usize..].to_vec();
@@ -66,23 +66,23 @@ impl Tail {
         }
     }
 
-    pub(super) fn shown(&self, look: &Look) -> Piece {
+    pub(super) fn shown(&self, look: &LineRenderer) -> Piece {
         let at = self.at.unwrap_or(0);
-        let lines: Vec<Line> = self.gap.iter().cloned().chain(look.lines(at, &self.bytes)).collect();
+        let lines: Vec<LogLine> = self.gap.iter().cloned().chain(look.lines(at, &self.bytes)).collect();
         let from = self.gap.as_ref().map_or(at, |gap| gap.at);
         Piece { from, to: at + self.bytes.len() as u64, lines, is_last: true }
     }
 
-    /// Lets go of what no longer matters: all but the last lines, and all but the end of a line without end.
+    /// Drops all but the last lines. Of a line without end, it keeps the end.
     pub(super) fn shorten(&mut self) {
-        let keep = LEAD as usize;
+        let keep = LEAD_BYTES as usize;
         let Some(cut) = self.bytes.len().checked_sub(keep).filter(|n| *n > 0) else { return };
         let next = self.bytes[cut..].iter().position(|b| *b == b'\n').map(|newline| cut + newline + 1);
         let cut = match next.filter(|n| *n < self.bytes.len()) {
             Some(next) => next,
             None => match self.bytes[..cut].iter().rposition(|b| *b == b'\n') {
                 Some(newline) => newline + 1,
-                None if self.bytes.len() as u64 > PIECE => cut,
+                None if self.bytes.len() as u64 > PIECE_BYTES => cut,
                 None => return,
             },
         };
@@ -98,8 +98,8 @@ mod tests {
     use outlast_text::Redactor;
     use std::sync::Arc;
 
-    fn look() -> Look {
-        Look { command: "make".into(), redact: Arc::new(Redactor::new(true)) }
+    fn look() -> LineRenderer {
+        LineRenderer { command: "make".into(), redact: Arc::new(Redactor::new(true)) }
     }
 
     fn bytes(at: u64, text: &str) -> Chunk {
@@ -118,7 +118,7 @@ mod tests {
         }
         assert_eq!(whole_line(100, log, 102), 104);
         assert_eq!(whole_line(100, b"no end of a line", 105), 105);
-        assert_eq!(whole_line(100, b"its end\n", 101), 101, "behind it nothing is left");
+        assert_eq!(whole_line(100, b"its end\n", 101), 101, "nothing is left after it");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             let at = tail.at.unwrap_or(0) + tail.bytes.len() as u64;
             tail.take(bytes(at, &format!("{i:0>1023}\n")));
             tail.shorten();
-            assert!(tail.bytes.len() as u64 <= LEAD + 1024, "{}", tail.bytes.len());
+            assert!(tail.bytes.len() as u64 <= LEAD_BYTES + 1024, "{}", tail.bytes.len());
         }
         assert_eq!(texts(&tail.shown(&look)).last().unwrap().0, 99 * 1024);
         let at = tail.at.unwrap() + tail.bytes.len() as u64;
@@ -165,6 +165,6 @@ mod tests {
             tail.take(bytes(at, &"x".repeat(4096)));
             tail.shorten();
         }
-        assert!(tail.bytes.len() as u64 <= PIECE + 4096);
+        assert!(tail.bytes.len() as u64 <= PIECE_BYTES + 4096);
     }
 }

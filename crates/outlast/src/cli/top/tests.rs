@@ -1,10 +1,10 @@
 use super::act::{Act, SIGNALS};
-use super::app::{App, Over, Wish};
-use super::detail::{Entry, Place};
-use super::feed::{News, Wanted};
-use super::lines::{Line, Piece, Words};
-use super::reading::{Part, Way};
-use super::view::{self, Paint};
+use super::app::{App, Overlay};
+use super::command::{ListRequest, LogPart, SearchFrom, TopCommand};
+use super::detail::{LogPosition, TypedInput};
+use super::lines::{LogLine, Piece, Words};
+use super::news::News;
+use super::view::{self, TopPaint};
 use crate::cli::terminal::Key;
 use crate::os::Usage;
 use outlast_client::{ProcessId, ProcessInfo, Reason, Scope, Status};
@@ -62,13 +62,13 @@ fn listed(processes: Vec<ProcessInfo>, at: Instant) -> News {
 }
 
 fn app(processes: Vec<ProcessInfo>) -> App {
-    let mut app = App::new(Wanted { scope: Scope::default(), all: true });
+    let mut app = App::new(ListRequest { scope: Scope::default(), all: true });
     app.resize(80, 24);
     assert_eq!(app.news(listed(processes, Instant::now())), []);
     app
 }
 
-fn keys(app: &mut App, keys: &str) -> Vec<Wish> {
+fn keys(app: &mut App, keys: &str) -> Vec<TopCommand> {
     keys.chars().flat_map(|c| app.key(Key::Char(c))).collect()
 }
 
@@ -79,7 +79,7 @@ fn chosen(app: &App) -> ProcessId {
 fn screen(app: &mut App, cols: u16, rows: u16) -> String {
     app.resize(cols, rows);
     let mut terminal = Terminal::new(TestBackend::new(cols, rows)).unwrap();
-    terminal.draw(|frame| view::draw(frame, app, Paint::Plain)).unwrap();
+    terminal.draw(|frame| view::draw(frame, app, TopPaint::Plain)).unwrap();
     let buffer = terminal.backend().buffer();
     let row = |y| {
         let (mut text, mut x) = (String::new(), 0);
@@ -98,17 +98,17 @@ fn piece(from: u64, texts: impl IntoIterator<Item = String>) -> Piece {
     let (mut at, mut lines) = (from, Vec::new());
     for text in texts {
         let next = at + text.len() as u64 + 1;
-        lines.push(Line { at, text, missing: false });
+        lines.push(LogLine { at, text, missing: false });
         at = next;
     }
     Piece { from, to: at, lines, is_last: true }
 }
 
-/// Opens the chosen one, with a log of so many lines at its end.
+/// Opens the chosen process, with a log of `lines` lines at its end.
 fn open(app: &mut App, lines: u64) -> ProcessId {
     let id = chosen(app);
-    let wishes = app.key(Key::Enter);
-    let [Wish::Follow(of_id, of)] = wishes[..] else { panic!("{wishes:?}") };
+    let commands = app.key(Key::Enter);
+    let [TopCommand::Follow(of_id, of)] = commands[..] else { panic!("{commands:?}") };
     assert_eq!(of_id, id);
     let piece = piece(0, (0..lines).map(|i| format!("line {i:04}")));
     app.detail.as_mut().unwrap().row.info.output_bytes = piece.to;
@@ -213,13 +213,13 @@ fn filters_narrow_the_list_and_escape_widens_it() {
     assert!(screen(&mut app, 80, 24).contains("only chat:42"));
     app.key(Key::Escape);
     assert_eq!(app.list.visible().count(), 4);
-    assert_eq!(app.key(Key::Escape), [Wish::Leave]);
+    assert_eq!(app.key(Key::Escape), [TopCommand::Leave]);
 }
 
 #[test]
 fn finished_ones_are_asked_for_when_they_are_wanted() {
     let mut app = app(some());
-    let wanted = |all| Wish::List(Wanted { scope: Scope::default(), all });
+    let wanted = |all| TopCommand::List(ListRequest { scope: Scope::default(), all });
     assert_eq!(keys(&mut app, "a"), [wanted(false)]);
     assert_eq!(app.list.visible().count(), 3);
     assert_eq!(keys(&mut app, "a"), [wanted(true)]);
@@ -234,7 +234,7 @@ fn finished_ones_are_asked_for_when_they_are_wanted() {
         .collect();
     assert_eq!(app.news(listed(ended, Instant::now())), []);
     assert!(screen(&mut app, 80, 24).lines().next().unwrap().ends_with("lost"));
-    assert_eq!(app.key(Key::Escape), [Wish::LetGo, wanted(false)]);
+    assert_eq!(app.key(Key::Escape), [TopCommand::CloseLog, wanted(false)]);
 }
 
 #[test]
@@ -269,9 +269,9 @@ fn j_and_k_move_and_stop_nothing() {
     assert_eq!(chosen(&app), first);
     // In a log they scroll.
     open(&mut app, 100);
-    assert_eq!(keys(&mut app, "k"), [Wish::Pause]);
+    assert_eq!(keys(&mut app, "k"), [TopCommand::Pause]);
     assert!(!screen(&mut app, 80, 24).contains("line 0099") && app.over.is_none());
-    assert!(matches!(keys(&mut app, "j")[..], [Wish::Follow(..)]));
+    assert!(matches!(keys(&mut app, "j")[..], [TopCommand::Follow(..)]));
     assert!(screen(&mut app, 80, 24).contains("line 0099"));
 }
 
@@ -282,11 +282,11 @@ fn a_stop_is_asked_for_and_can_be_refused() {
     assert_eq!(app.key(Key::Ctrl('k')), []);
     insta::assert_snapshot!(screen(&mut app, 80, 24));
     assert_eq!(app.key(Key::Enter), [], "only a clear yes stops");
-    assert!(matches!(&app.over, Some(Over::Confirm(Act::Stop, of, _)) if *of == [id]));
+    assert!(matches!(&app.over, Some(Overlay::Confirm(Act::Stop, of, _)) if *of == [id]));
     assert_eq!(app.key(Key::Escape), []);
     assert!(screen(&mut app, 80, 24).contains("nothing was stopped"));
     app.key(Key::Ctrl('k'));
-    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Stop, vec![id])]);
+    assert_eq!(keys(&mut app, "y"), [TopCommand::Do(Act::Stop, vec![id])]);
     app.news(did(Act::Stop, id, Ok("it was stopped by SIGTERM")));
     assert!(screen(&mut app, 80, 24).contains("it was stopped by SIGTERM"));
     app.news(did(Act::Stop, id, Err("no")));
@@ -314,7 +314,7 @@ fn what_a_finished_process_left_running_is_stopped() {
     app.key(Key::Escape);
     app.key(Key::Ctrl('k'));
     assert!(screen(&mut app, 80, 24).contains("It left running: 1234 sleep 89"));
-    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Stop, vec![id])]);
+    assert_eq!(keys(&mut app, "y"), [TopCommand::Do(Act::Stop, vec![id])]);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn several_are_marked_and_dealt_with_together() {
     assert!(text.contains("2 marked") && text.lines().next().unwrap().ends_with(" 4/4"), "{text}");
     app.key(Key::Ctrl('k'));
     insta::assert_snapshot!("a_stop_of_several", screen(&mut app, 80, 24));
-    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Stop, vec![all[0], all[2]])]);
+    assert_eq!(keys(&mut app, "y"), [TopCommand::Do(Act::Stop, vec![all[0], all[2]])]);
     let results = vec![(all[0], Ok("done".into())), (all[2], Err("it is not yours".into()))];
     app.news(News::Did { act: Act::Stop, results, started: None });
     assert!(screen(&mut app, 80, 24).contains(&format!("1 stopped, 1 not: {}: it is not yours", all[2])));
@@ -335,11 +335,11 @@ fn several_are_marked_and_dealt_with_together() {
     app.key(Key::Ctrl('d'));
     let text = screen(&mut app, 80, 24);
     assert!(text.contains(&format!("Remove {}?", all[3])) && text.contains("2 of the marked processes still run and stay."), "{text}");
-    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Remove, vec![all[3]])]);
+    assert_eq!(keys(&mut app, "y"), [TopCommand::Do(Act::Remove, vec![all[3]])]);
     app.news(did(Act::Remove, all[3], Ok("removed")));
     // The ids are copied together.
     let ids = [all[0], all[2], all[3]].map(|id| id.to_string()).join(" ");
-    assert_eq!(keys(&mut app, "c"), [Wish::Copy(ids)]);
+    assert_eq!(keys(&mut app, "c"), [TopCommand::Copy(ids)]);
     assert!(screen(&mut app, 80, 24).contains("sent 3 ids to the clipboard of the terminal (OSC 52)"));
     // A marked one that a filter hides is left alone.
     keys(&mut app, "/dev-s");
@@ -369,8 +369,8 @@ fn a_signal_is_chosen_from_a_list() {
     app.key(Key::Escape);
     assert!(screen(&mut app, 80, 24).contains("no signal was sent"));
     keys(&mut app, "Sjjk");
-    let wishes = app.key(Key::Enter);
-    assert_eq!(wishes, [Wish::Do(Act::Signal(SIGNALS[1]), vec![id])]);
+    let commands = app.key(Key::Enter);
+    assert_eq!(commands, [TopCommand::Do(Act::Signal(SIGNALS[1]), vec![id])]);
     assert_eq!((SIGNALS[1].name, SIGNALS[1].number), ("INT", 2));
     keys(&mut app, "Sjjjjjjjjjjjjjjj");
     assert!(screen(&mut app, 40, 10).contains("KILL"), "the chosen one is in sight on a low screen");
@@ -387,7 +387,7 @@ fn a_rerun_is_asked_for_and_the_new_process_is_chosen() {
     keys(&mut app, "r");
     let text = screen(&mut app, 80, 24);
     assert!(text.contains(&format!("Run {id} again?")) && text.contains("make release"), "{text}");
-    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Rerun, vec![id])]);
+    assert_eq!(keys(&mut app, "y"), [TopCommand::Do(Act::Rerun, vec![id])]);
     let new = process(0x77, "make release");
     let started = Some(new.session_id);
     app.news(News::Did { act: Act::Rerun, results: vec![(id, Ok("it runs again".into()))], started });
@@ -431,20 +431,20 @@ fn a_process_that_is_open() {
 fn a_log_is_paged_back_and_followed_again() {
     let mut app = app(some());
     let id = open(&mut app, 100);
-    assert_eq!(app.key(Key::PageUp), [Wish::Pause]);
+    assert_eq!(app.key(Key::PageUp), [TopCommand::Pause]);
     let text = screen(&mut app, 80, 24);
     assert!(text.contains("line 0063\n") && text.contains("line 0081\n") && !text.contains("line 0099"), "{text}");
     // What comes meanwhile moves nothing.
     app.news(News::Output { of: 1, piece: piece(1000, ["late".into()]), fresh: false });
     assert!(!screen(&mut app, 80, 24).contains("late"));
-    let wishes = app.key(Key::PageDown);
-    assert!(matches!(wishes[..], [Wish::Follow(of, _)] if of == id), "{wishes:?}");
-    let wishes = app.key(Key::Home);
-    let [Wish::Read(_, Part::First, of)] = wishes[..] else { panic!("{wishes:?}") };
-    app.news(News::Part { of, part: Part::First, piece: piece(0, (0..100).map(|i| format!("line {i:04}"))) });
+    let commands = app.key(Key::PageDown);
+    assert!(matches!(commands[..], [TopCommand::Follow(of, _)] if of == id), "{commands:?}");
+    let commands = app.key(Key::Home);
+    let [TopCommand::Read(_, LogPart::First, of)] = commands[..] else { panic!("{commands:?}") };
+    app.news(News::Part { of, part: LogPart::First, piece: piece(0, (0..100).map(|i| format!("line {i:04}"))) });
     assert!(screen(&mut app, 80, 24).contains("line 0000\nline 0001\n"));
-    let wishes = keys(&mut app, "f");
-    assert!(matches!(wishes[..], [Wish::Follow(..)]) && app.detail.as_ref().unwrap().place == Place::Following);
+    let commands = keys(&mut app, "f");
+    assert!(matches!(commands[..], [TopCommand::Follow(..)]) && app.detail.as_ref().unwrap().place == LogPosition::Following);
 }
 
 #[test]
@@ -455,18 +455,18 @@ fn what_lies_before_and_behind_is_read_when_it_is_needed_and_not_for_ever() {
     detail.row.info.output_bytes = 100_000;
     let of = detail.asked();
     app.news(News::Output { of, piece: piece(50_000, (0..30).map(|i| format!("here {i:04}"))), fresh: true });
-    let wishes = app.key(Key::PageUp);
-    let [Wish::Pause, Wish::Read(_, Part::Before(50_000), of)] = wishes[..] else { panic!("{wishes:?}") };
+    let commands = app.key(Key::PageUp);
+    let [TopCommand::Pause, TopCommand::Read(_, LogPart::Before(50_000), of)] = commands[..] else { panic!("{commands:?}") };
     // One at a time.
     assert_eq!(app.key(Key::PageUp), []);
     let before = piece(49_000, (0..100).map(|i| format!("old {i:05}")));
     assert_eq!(before.to, 50_000);
-    let wishes = app.news(News::Part { of, part: Part::Before(50_000), piece: before });
-    let [Wish::Read(_, Part::Behind(from), of)] = wishes[..] else { panic!("{wishes:?}") };
+    let commands = app.news(News::Part { of, part: LogPart::Before(50_000), piece: before });
+    let [TopCommand::Read(_, LogPart::After(from), of)] = commands[..] else { panic!("{commands:?}") };
     assert_eq!(from, 50_290, "the last line may have been unfinished");
     // Nothing is there: it is not asked for again until the log is longer.
-    let nothing = Piece { from, to: 50_300, lines: vec![Line { at: from, text: "here 0029".into(), missing: false }], is_last: true };
-    assert_eq!(app.news(News::Part { of, part: Part::Behind(from), piece: nothing }), []);
+    let nothing = Piece { from, to: 50_300, lines: vec![LogLine { at: from, text: "here 0029".into(), missing: false }], is_last: true };
+    assert_eq!(app.news(News::Part { of, part: LogPart::After(from), piece: nothing }), []);
     assert_eq!(app.key(Key::Up), []);
     assert!(screen(&mut app, 80, 24).contains("old 00099\nhere 0000\n"));
 }
@@ -476,29 +476,29 @@ fn a_search_goes_to_what_it_finds_and_can_be_called_off() {
     let mut app = app(some());
     let id = open(&mut app, 100);
     keys(&mut app, "/0042");
-    let wishes = app.key(Key::Enter);
-    let Wish::Search(_, words, Way::Nearest(at), of) = &wishes[0] else { panic!("{wishes:?}") };
+    let commands = app.key(Key::Enter);
+    let TopCommand::Search(_, words, SearchFrom::Nearest(at), of) = &commands[0] else { panic!("{commands:?}") };
     assert_eq!((words, *at), (&Words::new("0042"), 810));
     app.news(News::Searched { of: *of, at: 4096 });
     assert!(screen(&mut app, 80, 24).contains("looking for \"0042\" at 4 KiB, Esc stops"));
-    assert_eq!(app.news(News::Found { of: *of, at: Some(420) }), [Wish::Pause]);
+    assert_eq!(app.news(News::Found { of: *of, at: Some(420) }), [TopCommand::Pause]);
     let text = screen(&mut app, 80, 24);
     assert!(text.contains("line 0042") && text.contains("\"0042\"  n down  N up"), "{text}");
-    let wishes = keys(&mut app, "N");
-    let [Wish::Search(_, _, Way::Up(420), of)] = wishes[..] else { panic!("{wishes:?}") };
+    let commands = keys(&mut app, "N");
+    let [TopCommand::Search(_, _, SearchFrom::Up(420), of)] = commands[..] else { panic!("{commands:?}") };
     app.news(News::Found { of, at: None });
     assert!(screen(&mut app, 80, 24).contains("no further \"0042\" that way"));
     // One that is far away is read around.
-    let wishes = keys(&mut app, "n");
-    let [Wish::Search(_, _, Way::Down(420), of)] = wishes[..] else { panic!("{wishes:?}") };
-    let wishes = app.news(News::Found { of, at: Some(700_000) });
-    assert!(matches!(wishes[..], [Wish::Read(of, Part::Around(700_000), _)] if of == id), "{wishes:?}");
+    let commands = keys(&mut app, "n");
+    let [TopCommand::Search(_, _, SearchFrom::Down(420), of)] = commands[..] else { panic!("{commands:?}") };
+    let commands = app.news(News::Found { of, at: Some(700_000) });
+    assert!(matches!(commands[..], [TopCommand::Read(of, LogPart::Around(700_000), _)] if of == id), "{commands:?}");
     keys(&mut app, "n");
-    assert_eq!(app.key(Key::Escape), [Wish::StopSearching]);
+    assert_eq!(app.key(Key::Escape), [TopCommand::StopSearching]);
     assert!(app.detail.as_ref().unwrap().search.is_none());
     // What it finds now comes too late.
     app.news(News::Found { of: app.detail.as_ref().unwrap().asked(), at: Some(1) });
-    assert_eq!(app.key(Key::Escape), [Wish::LetGo]);
+    assert_eq!(app.key(Key::Escape), [TopCommand::CloseLog]);
 }
 
 #[test]
@@ -511,16 +511,16 @@ fn who_can_be_typed_to_is() {
     };
     find(&mut app, "dev-server");
     let id = app.detail.as_ref().unwrap().id();
-    assert_eq!(keys(&mut app, "i"), [Wish::Attach(id)]);
+    assert_eq!(keys(&mut app, "i"), [TopCommand::Attach(id)]);
     keys(&mut app, "q");
     app.key(Key::Escape);
     find(&mut app, "cargo");
     let id = app.detail.as_ref().unwrap().id();
     assert_eq!(keys(&mut app, "iyes"), []);
     assert!(screen(&mut app, 80, 24).ends_with("type a line, Esc leaves, Ctrl-D ends its input> yes\n"));
-    assert_eq!(app.key(Key::Enter), [Wish::Submit(id, "yes".into())]);
-    assert_eq!(app.key(Key::Ctrl('d')), [Wish::EndInput(id)]);
-    assert_eq!(app.detail.as_ref().unwrap().entry, Entry::None);
+    assert_eq!(app.key(Key::Enter), [TopCommand::Submit(id, "yes".into())]);
+    assert_eq!(app.key(Key::Ctrl('d')), [TopCommand::EndInput(id)]);
+    assert_eq!(app.detail.as_ref().unwrap().entry, TypedInput::None);
     keys(&mut app, "q");
     app.key(Key::Escape);
     find(&mut app, "printf");
@@ -532,13 +532,13 @@ fn who_can_be_typed_to_is() {
     keys(&mut app, "/dev-server");
     app.key(Key::Enter);
     let id = chosen(&app);
-    assert_eq!(keys(&mut app, "i"), [Wish::Attach(id)]);
+    assert_eq!(keys(&mut app, "i"), [TopCommand::Attach(id)]);
     assert!(app.detail.is_none());
     app.key(Key::Escape);
     keys(&mut app, "/cargo");
     app.key(Key::Enter);
-    assert!(matches!(keys(&mut app, "i")[..], [Wish::Follow(..)]));
-    assert_eq!(app.detail.as_ref().unwrap().entry, Entry::Line(String::new()));
+    assert!(matches!(keys(&mut app, "i")[..], [TopCommand::Follow(..)]));
+    assert_eq!(app.detail.as_ref().unwrap().entry, TypedInput::Line(String::new()));
 }
 
 #[test]
@@ -613,6 +613,6 @@ fn the_processes_of_a_conversation_and_its_agent_are_one_session() {
     assert_eq!(shown(&app), [1, 2], "a session of another program with the same name is none of them");
     assert!(screen(&mut app, 80, 10).contains("only main"));
     app.key(Key::Ctrl('k'));
-    let Some(Over::Confirm(_, _, lines)) = &app.over else { panic!("{:?}", app.over) };
+    let Some(Overlay::Confirm(_, _, lines)) = &app.over else { panic!("{:?}", app.over) };
     assert_eq!(lines.last().unwrap(), "It belongs to the conversation main.");
 }

@@ -4,19 +4,19 @@ use super::super::Failure;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// A file without a mistake.
+/// A parsed Procfile.
 #[derive(Debug)]
 pub(super) struct Procfile {
-    /// As the user named it.
+    /// The path as the user gave it.
     given: String,
     /// Its whole path.
     pub(super) path: PathBuf,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ProcfileEntry>,
 }
 
 /// One line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ProcfileEntry {
     pub(super) line: usize,
     pub(super) name: String,
     pub(super) command: String,
@@ -42,7 +42,7 @@ impl Procfile {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// A line of it, as compilers name one.
+    /// The position of a line, in the form that compilers use.
     pub(super) fn at(&self, line: usize) -> String {
         format!("{}:{line}", self.given)
     }
@@ -55,8 +55,8 @@ struct Mistake {
     what: String,
 }
 
-fn parse(text: &[u8]) -> Result<Vec<Entry>, Mistake> {
-    let mut entries: Vec<Entry> = Vec::new();
+fn parse(text: &[u8]) -> Result<Vec<ProcfileEntry>, Mistake> {
+    let mut entries: Vec<ProcfileEntry> = Vec::new();
     for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
         let mistake = |what: String| Err(Mistake { line, what });
         let Ok(text) = std::str::from_utf8(bytes) else { return mistake("it is not UTF-8 text".into()) };
@@ -76,7 +76,7 @@ fn parse(text: &[u8]) -> Result<Vec<Entry>, Mistake> {
         if let Some(first) = entries.iter().find(|entry| entry.name == name) {
             return mistake(format!("{name} is already defined in line {}", first.line));
         }
-        entries.push(Entry { line, name: name.into(), command: command.into() });
+        entries.push(ProcfileEntry { line, name: name.into(), command: command.into() });
     }
     Ok(entries)
 }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn lines_are_names_and_commands() {
         let text = b"# what the shop needs\r\n\nweb:  npm start -- --port :80 \r\n  worker_2-b:./work\n";
-        let entry = |line, name: &str, command: &str| Entry { line, name: name.into(), command: command.into() };
+        let entry = |line, name: &str, command: &str| ProcfileEntry { line, name: name.into(), command: command.into() };
         assert_eq!(parse(text), Ok(vec![entry(3, "web", "npm start -- --port :80"), entry(4, "worker_2-b", "./work")]));
         assert_eq!(parse(b""), Ok(Vec::new()));
     }

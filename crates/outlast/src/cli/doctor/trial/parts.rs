@@ -1,7 +1,7 @@
 //! The parts of a trial, one function each. Each returns what it observed, or what did not happen as promised.
 
 use super::super::machine::ENDS_AT_LOGOUT;
-use super::{Killed, Talked, Trouble};
+use super::{CommandRun, KillSurvived, TrialFailure};
 use crate::os;
 use outlast_client::{At, Caller, Chunk, Chunks, Client, ClientError, From, Kill, ProcessInfo, Reason, Run, Spec, Take, Tell, Verdict};
 use std::collections::BTreeMap;
@@ -58,11 +58,11 @@ pub(super) struct Trial {
 
 impl Trial {
     /// Output, input and an exit code, then the stop of a tree.
-    pub(super) async fn talk(&self, on_terminal: bool) -> Result<Talked, Trouble> {
+    pub(super) async fn talk(&self, on_terminal: bool) -> Result<CommandRun, TrialFailure> {
         let on = |spec: Spec| if on_terminal { spec.on_terminal() } else { spec.with_input() };
         let (info, mut output) = self.start(on(sh(TALK))).await?;
         if on_terminal && !info.pty {
-            return Err(Trouble::no_terminal(&info.warnings.join("; ")));
+            return Err(TrialFailure::no_terminal(&info.warnings.join("; ")));
         }
         let id = info.session_id.to_string();
         let ready = if on_terminal { "terminal ready" } else { "pipe ready" };
@@ -74,17 +74,17 @@ impl Trial {
         // A terminal echoes its input.
         let seen = if on_terminal { seen.replacen("word\n", "", 1) } else { seen };
         if seen != wanted {
-            return Err(Trouble::broken(&["P2"], format!("the output is not what was written: {}", difference(&seen, &wanted))));
+            return Err(TrialFailure::broken(&["P2"], format!("the output is not what was written: {}", difference(&seen, &wanted))));
         }
         let mut warnings = self.has_code(&id, TALK_CODE).await?.warnings;
         // These are not about the trial alone, and have their own checks.
         warnings.retain(|warning| !warning.contains("cgroup") && !warning.contains(ENDS_AT_LOGOUT));
         let stopped = self.stop(on(sh(TREE))).await?;
-        Ok(Talked { bytes: output.bytes.len(), stopped, has_leaf, warnings })
+        Ok(CommandRun { bytes: output.bytes.len(), stopped, has_leaf, warnings })
     }
 
     /// Stops a tree, checks that all its processes are gone, and returns how many there were.
-    async fn stop(&self, spec: Spec) -> Result<usize, Trouble> {
+    async fn stop(&self, spec: Spec) -> Result<usize, TrialFailure> {
         let (info, mut output) = self.start(spec).await?;
         let id = info.session_id.to_string();
         output.until("a tree of processes to start", |text| tree(text).len() == TREE_MEMBERS).await?;
@@ -94,7 +94,7 @@ impl Trial {
         let alive: Vec<String> = members.iter().filter(|member| lives(*member)).map(|(pid, _)| pid.to_string()).collect();
         match alive.is_empty() {
             true => Ok(members.len()),
-            false => Err(Trouble::broken(
+            false => Err(TrialFailure::broken(
                 &["P6"],
                 format!("a stop left {} of {} processes alive: {}", alive.len(), members.len(), alive.join(", ")),
             )),
@@ -102,7 +102,7 @@ impl Trial {
     }
 
     /// Kills one process of Outlast with SIGKILL while a command runs. The command must not be affected.
-    pub(super) async fn kill(&self, victim: Victim) -> Result<Killed, Trouble> {
+    pub(super) async fn kill(&self, victim: Victim) -> Result<KillSurvived, TrialFailure> {
         let (info, mut output) = self.start(sh(ECHO).with_input().telling(Tell::end())).await?;
         let id = info.session_id.to_string();
         let sent = within("a command to take input", self.client.submit(&id, b"one", At::Byte(0))).await?;
@@ -118,19 +118,19 @@ impl Trial {
         output.until(&what, |text| text == "got one\ngot two\n").await?;
         let now = within("the state of a command", self.client.poll(&id)).await?;
         if now.pid != info.pid {
-            return Err(Trouble::broken(&["P5"], format!("after {} was killed the command has another pid", victim.name())));
+            return Err(TrialFailure::broken(&["P5"], format!("after {} was killed the command has another pid", victim.name())));
         }
         within("the input of a command to be closed", self.client.close(&id)).await?;
         output.read_to_end().await?;
         self.has_code(&id, ECHO_CODE).await?;
         self.is_told_once(&id).await?;
-        Ok(Killed { protection: now.protection.unwrap_or_default() })
+        Ok(KillSurvived { protection: now.protection.unwrap_or_default() })
     }
 
     /// Kills one keeper of a process, and waits until the other has replaced it.
-    async fn kill_keeper(&self, info: &ProcessInfo, victim: Victim) -> Result<(), Trouble> {
+    async fn kill_keeper(&self, info: &ProcessInfo, victim: Victim) -> Result<(), TrialFailure> {
         let folder = self.home.join("proc").join(info.session_id.to_string());
-        let not_found = || Trouble::broken(&["P5"], format!("{} of a command was not found below /proc", victim.name()));
+        let not_found = || TrialFailure::broken(&["P5"], format!("{} of a command was not found below /proc", victim.name()));
         let keepers = os::keepers_of(&folder);
         let holder =
             info.pid.and_then(os::stat).map(|command| command.parent).filter(|parent| keepers.contains(parent)).ok_or_else(not_found)?;
@@ -147,39 +147,39 @@ impl Trial {
     }
 
     /// Kills the engine. The next request starts another.
-    async fn kill_engine(&self) -> Result<(), Trouble> {
+    async fn kill_engine(&self) -> Result<(), TrialFailure> {
         let pid = within("the state of the engine", self.client.engine_status()).await?.pid;
         end(pid, Victim::Engine, || os::is_engine_of(pid, &self.home))?;
         let next = within("another engine after one was killed", self.client.engine_status()).await?;
         match next.pid == pid {
-            true => Err(Trouble::broken(&["P5"], "the engine that was killed still answers")),
+            true => Err(TrialFailure::broken(&["P5"], "the engine that was killed still answers")),
             false => Ok(()),
         }
     }
 
-    async fn start(&self, spec: Spec) -> Result<(ProcessInfo, Output), Trouble> {
+    async fn start(&self, spec: Spec) -> Result<(ProcessInfo, Output), TrialFailure> {
         let run = Run::new(spec.at_most(COMMAND_TIMEOUT).ending_with_the_engine(), self.caller.clone());
         let start = within_limit(STEP_TIMEOUT + self.login_limit, "a command to start", self.client.run_info(run));
-        let info = start.await.map_err(Trouble::fatal)?;
+        let info = start.await.map_err(TrialFailure::fatal)?;
         if info.fate.completion_reason == Some(Reason::FailedStart) {
             let why = info.fate.start_error.unwrap_or_else(|| "no reason was given".into());
-            return Err(Trouble::broken(&[], format!("no command can be started: {why}")).fatal());
+            return Err(TrialFailure::broken(&[], format!("no command can be started: {why}")).fatal());
         }
         let chunks = self.client.follow_to_exit(&info.session_id.to_string(), From::Byte(0));
         Ok((info, Output { chunks, bytes: Vec::new(), missing: None }))
     }
 
-    async fn has_code(&self, id: &str, wanted: i32) -> Result<ProcessInfo, Trouble> {
+    async fn has_code(&self, id: &str, wanted: i32) -> Result<ProcessInfo, TrialFailure> {
         let info = within("the exit code of a command", self.client.poll(id)).await?;
         match info.fate.exit_code.flatten() {
             Some(code) if code == wanted => Ok(info),
-            Some(code) => Err(Trouble::broken(&["P3"], format!("the exit code is {code}, and the command exited with {wanted}"))),
-            None => Err(Trouble::broken(&["P3"], format!("the exit code of a command is not known: it is {}", info.phase))),
+            Some(code) => Err(TrialFailure::broken(&["P3"], format!("the exit code is {code}, and the command exited with {wanted}"))),
+            None => Err(TrialFailure::broken(&["P3"], format!("the exit code of a command is not known: it is {}", info.phase))),
         }
     }
 
     /// Takes the notice of an end as an agent does. It must come once.
-    async fn is_told_once(&self, id: &str) -> Result<(), Trouble> {
+    async fn is_told_once(&self, id: &str) -> Result<(), TrialFailure> {
         let mut times = 0;
         for wait in [STEP_TIMEOUT, Duration::ZERO] {
             let take = Take::default().limit(10).wait_at_most(wait);
@@ -193,8 +193,8 @@ impl Trial {
         }
         match times {
             1 => Ok(()),
-            0 => Err(Trouble::broken(&["P4"], "no notice of the end of a command came")),
-            n => Err(Trouble::broken(&["P4"], format!("the end of a command was reported {n} times"))),
+            0 => Err(TrialFailure::broken(&["P4"], "no notice of the end of a command came")),
+            n => Err(TrialFailure::broken(&["P4"], format!("the end of a command was reported {n} times"))),
         }
     }
 }
@@ -210,11 +210,11 @@ impl Victim {
 }
 
 /// Kills a process if `is_it` still identifies it, and waits for its end.
-fn end(pid: u32, victim: Victim, is_it: impl FnOnce() -> bool) -> Result<(), Trouble> {
+fn end(pid: u32, victim: Victim, is_it: impl FnOnce() -> bool) -> Result<(), TrialFailure> {
     match os::kill_now(pid, is_it, STEP_TIMEOUT) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Trouble::hang(&format!("{} (pid {pid}) to die of SIGKILL", victim.name()), STEP_TIMEOUT)),
-        Err(e) => Err(Trouble::broken(&["P5"], format!("cannot kill {} (pid {pid}): {e}", victim.name()))),
+        Ok(false) => Err(TrialFailure::hang(&format!("{} (pid {pid}) to die of SIGKILL", victim.name()), STEP_TIMEOUT)),
+        Err(e) => Err(TrialFailure::broken(&["P5"], format!("cannot kill {} (pid {pid}): {e}", victim.name()))),
     }
 }
 
@@ -257,11 +257,11 @@ impl Output {
     }
 
     /// Reads until the text meets a condition.
-    async fn until(&mut self, what: &str, is_there: impl Fn(&str) -> bool) -> Result<(), Trouble> {
+    async fn until(&mut self, what: &str, is_there: impl Fn(&str) -> bool) -> Result<(), TrialFailure> {
         let read = async {
             while !is_there(&plain(&self.text())) {
                 if !self.more().await? {
-                    return Ok(Err(Trouble::broken(&["P2"], format!("the output ended while the trial waited for {what}"))));
+                    return Ok(Err(TrialFailure::broken(&["P2"], format!("the output ended while the trial waited for {what}"))));
                 }
             }
             Ok(Ok(()))
@@ -270,14 +270,14 @@ impl Output {
     }
 
     /// Reads until the command has ended.
-    async fn read_to_end(&mut self) -> Result<(), Trouble> {
+    async fn read_to_end(&mut self) -> Result<(), TrialFailure> {
         within("a command to end", async {
             while self.more().await? {}
             Ok(())
         })
         .await?;
         match self.missing.take() {
-            Some(missing) => Err(Trouble::broken(&["P2"], missing)),
+            Some(missing) => Err(TrialFailure::broken(&["P2"], missing)),
             None => Ok(()),
         }
     }
@@ -296,23 +296,27 @@ impl Output {
 }
 
 /// Waits for an answer, up to the time limit.
-pub(super) async fn within<T>(what: &str, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, Trouble> {
+pub(super) async fn within<T>(what: &str, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, TrialFailure> {
     within_limit(STEP_TIMEOUT, what, work).await
 }
 
-pub(super) async fn within_limit<T>(limit: Duration, what: &str, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, Trouble> {
+pub(super) async fn within_limit<T>(
+    limit: Duration,
+    what: &str,
+    work: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, TrialFailure> {
     match tokio::time::timeout(limit, work).await {
-        Ok(done) => done.map_err(|e| Trouble::refused(what, &e)),
-        Err(_) => Err(Trouble::hang(what, limit)),
+        Ok(done) => done.map_err(|e| TrialFailure::refused(what, &e)),
+        Err(_) => Err(TrialFailure::hang(what, limit)),
     }
 }
 
 /// Polls for a fact that no event announces, up to the time limit.
-async fn eventually(what: &str, look: impl Fn() -> Option<()>) -> Result<(), Trouble> {
+async fn eventually(what: &str, look: impl Fn() -> Option<()>) -> Result<(), TrialFailure> {
     let until = Instant::now() + STEP_TIMEOUT;
     while look().is_none() {
         if Instant::now() >= until {
-            return Err(Trouble::hang(what, STEP_TIMEOUT));
+            return Err(TrialFailure::hang(what, STEP_TIMEOUT));
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }

@@ -1,4 +1,4 @@
-//! `codex app-server` as a child, spoken to in lines of JSON-RPC.
+//! `codex app-server` as a child process, over lines of JSON-RPC.
 
 use super::super::super::Failure;
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long an answer may take.
-const ANSWER: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long it may take to leave once its input is closed.
-const LEAVE: Duration = Duration::from_secs(3);
+/// How long it may take to exit once its input is closed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest line that is read: a thread comes with all its turns.
-const LONGEST_LINE: u64 = 256 << 20;
+/// The longest line that is read. A thread is sent with all its turns.
+const MAX_LINE_BYTES: u64 = 256 << 20;
 
 pub(super) struct AppServer {
     child: Child,
@@ -24,14 +24,14 @@ pub(super) struct AppServer {
     lines: BufReader<ChildStdout>,
     asked: u64,
     until: Instant,
-    /// The turn that began with a message of this name, as far as notifications have told.
+    /// Ids of messages, and the turn that each started, from notifications.
     turns: Vec<(String, String)>,
-    /// Turns that are over.
+    /// Turns that have completed.
     over: Vec<String>,
 }
 
 impl AppServer {
-    /// Starts one. Dropped, it is killed.
+    /// Starts one. It is killed when this is dropped.
     pub(super) async fn start(program: &Path, home: Option<&Path>, within: Duration) -> Result<Self, Failure> {
         let mut command = Command::new(program);
         command.arg("app-server").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -49,23 +49,23 @@ impl AppServer {
         let until = Instant::now() + within;
         let mut codex = Self { child, input, lines: BufReader::new(output), asked: 0, until, turns: Vec::new(), over: Vec::new() };
         let client = json!({"name": "outlast", "title": "Outlast", "version": env!("CARGO_PKG_VERSION")});
-        // The queue belongs to what is not settled yet.
+        // The queue is part of the experimental API.
         codex.call("initialize", json!({"clientInfo": client, "capabilities": {"experimentalApi": true}})).await?;
         codex.say(&json!({"method": "initialized"})).await?;
         Ok(codex)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     pub(super) async fn call(&mut self, method: &str, params: Value) -> Result<Value, Failure> {
         self.asked += 1;
         let id = self.asked;
         self.say(&json!({"id": id, "method": method, "params": params})).await?;
-        let until = self.until.min(Instant::now() + ANSWER);
+        let until = self.until.min(Instant::now() + ANSWER_TIMEOUT);
         loop {
             let mut message = self.hear(method, until).await?;
             if message["id"] == id && message.get("method").is_none() {
                 if let Some(error) = message.get("error") {
-                    let why = error["message"].as_str().unwrap_or("it does not say why");
+                    let why = error["message"].as_str().unwrap_or("no reason given");
                     return Err(Failure::refused(
                         format!("Codex refuses {method}: {why}"),
                         "Codex 0.166 and its home of this user are known to work",
@@ -77,13 +77,13 @@ impl AppServer {
         }
     }
 
-    /// Has the turn taken that begins with the queued message of this name, and waits until it is over.
+    /// Starts the turn of the queued message with this id, and waits until it has completed.
     pub(super) async fn take_turn(&mut self, thread: &str, mark: &str) -> Result<(), Failure> {
         self.call("thread/resume", json!({"threadId": thread, "excludeTurns": true})).await?;
         let queue = self.call("thread/queue/list", json!({"threadId": thread, "limit": 100})).await?;
         let mut entries = queue["data"].as_array().into_iter().flatten();
         if let Some(ours) = entries.find(|one| one["clientUserMessageId"] == mark) {
-            // Codex starts it by itself, unless the last turn was interrupted. Where it was faster it refuses, and has begun.
+            // Codex starts the turn by itself, unless the last turn was interrupted. If it has started it already, it refuses this.
             let _begun = self.call("thread/queue/start", json!({"threadId": thread, "queuedSubmissionId": ours["id"]})).await;
         }
         loop {
@@ -96,7 +96,7 @@ impl AppServer {
         }
     }
 
-    /// Takes note of what was not asked for. Questions are answered: nobody is there who could.
+    /// Handles a notification. A request of Codex is refused, because no user is there to answer it.
     async fn note(&mut self, message: Value) -> Result<(), Failure> {
         let params = &message["params"];
         match message["method"].as_str() {
@@ -116,29 +116,29 @@ impl AppServer {
     }
 
     async fn say(&mut self, message: &Value) -> Result<(), Failure> {
-        let gone = |e: std::io::Error| Failure::fault(format!("codex app-server does not listen: {e}"), "its last words are above");
+        let gone = |e: std::io::Error| Failure::fault(format!("cannot write to codex app-server: {e}"), "its error output is above");
         self.input.write_all(format!("{message}\n").as_bytes()).await.map_err(gone)?;
         self.input.flush().await.map_err(gone)
     }
 
     async fn hear(&mut self, what: &str, until: Instant) -> Result<Value, Failure> {
         let mut line = Vec::new();
-        let read = timeout_at(until, (&mut self.lines).take(LONGEST_LINE).read_until(b'\n', &mut line)).await;
+        let read = timeout_at(until, (&mut self.lines).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)).await;
         match read {
-            Err(_) => Err(Failure::fault(format!("codex app-server is silent: {what} did not come in time"), "")),
+            Err(_) => Err(Failure::fault(format!("codex app-server did not answer in time: {what}"), "")),
             Ok(Ok(n)) if n > 0 && line.ends_with(b"\n") => {
-                serde_json::from_slice(&line).map_err(|_| Failure::fault("codex app-server says something that is no JSON", ""))
+                serde_json::from_slice(&line).map_err(|_| Failure::fault("codex app-server sent a line that is not JSON", ""))
             }
-            Ok(Ok(_)) => Err(Failure::fault("codex app-server ended, or said more than can be read", "its last words are above")),
-            Ok(Err(e)) => Err(Failure::fault(format!("codex app-server cannot be heard: {e}"), "")),
+            Ok(Ok(_)) => Err(Failure::fault("codex app-server exited, or sent a line that is too long", "its error output is above")),
+            Ok(Err(e)) => Err(Failure::fault(format!("cannot read from codex app-server: {e}"), "")),
         }
     }
 
-    /// Lets it go.
+    /// Closes its input and waits for its exit.
     pub(super) async fn end(mut self) {
         drop(self.input);
-        if timeout(LEAVE, self.child.wait()).await.is_err() {
-            // Gone by itself meanwhile.
+        if timeout(EXIT_TIMEOUT, self.child.wait()).await.is_err() {
+            // It may have exited meanwhile.
             let _gone = self.child.kill().await;
         }
     }

@@ -1,34 +1,34 @@
-//! Changing a configuration that somebody else wrote: text in, text out.
+//! Edits to the configuration files of other programs: text in, text out.
 //!
-//! Every change is an insertion, a removal or a replacement of a few bytes; all others stay where they are, with their comments, order and line ends. What was
-//! inserted can be told from what was there, so that it can be taken out again and leaves the bytes of before. Each result is read once more, and one that
-//! does not mean exactly what was wanted is given up rather than written.
+//! Each edit inserts, removes or replaces a few bytes. All other bytes stay, with comments, order and line ends. An insertion can be
+//! recognised later, so an undo restores the original bytes. Each result is parsed again: if it does not mean exactly what was wanted, the
+//! edit is refused.
 
 pub(crate) mod json;
 pub(crate) mod toml;
 pub(crate) mod yaml;
 
-/// Why a text is left as it is.
+/// Why a text cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// The line it is about, from 1 on, where there is one.
+pub(crate) struct EditError {
+    /// The number of the line, if the problem is in one line.
     pub(crate) line: Option<usize>,
     pub(crate) what: String,
-    /// Whether the text makes no sense, rather than being in a shape that is not changed here.
-    pub(crate) malformed: bool,
+    /// Whether the text cannot be parsed; otherwise its shape is one that these edits do not support.
+    pub(crate) is_malformed: bool,
 }
 
-impl Trouble {
+impl EditError {
     fn malformed(line: Option<usize>, what: impl Into<String>) -> Self {
-        Self { line, what: what.into(), malformed: true }
+        Self { line, what: what.into(), is_malformed: true }
     }
 
     fn shape(line: Option<usize>, what: impl Into<String>) -> Self {
-        Self { line, what: what.into(), malformed: false }
+        Self { line, what: what.into(), is_malformed: false }
     }
 }
 
-/// A value to be written: the same in all formats, in the order in which it was made.
+/// A value to write, in any of the formats. Fields keep their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Data {
     Text(String),
@@ -54,7 +54,7 @@ impl Data {
         Self::Map(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// What it means, for comparing.
+    /// The value as JSON, to compare it.
     pub(crate) fn meaning(&self) -> serde_json::Value {
         use serde_json::Value;
         match self {
@@ -67,15 +67,15 @@ impl Data {
     }
 }
 
-/// Text that stands in front of everything, and belongs to nothing.
+/// The byte order mark at the start of some files.
 const BOM: char = '\u{feff}';
 
-/// What the lines of a text end in.
+/// The line end that a text uses.
 fn line_end(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// The number of the line that a byte is on, from 1 on.
+/// The number of the line that a byte is on. The first line has 1.
 fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count()
 }
@@ -90,8 +90,8 @@ fn next_line(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |n| at + n + 1)
 }
 
-/// Puts `block`, whole lines without an end to the last, behind everything else, with an empty line between. A text whose last line has no end keeps that
-/// habit, which is also how [`cut_block`] knows what was there before.
+/// Appends `block` (whole lines, the last without a line end) after an empty line. A text without a final line end stays without one; from
+/// that [`cut_block`] knows what was there before.
 fn append_block(text: &str, block: &str) -> String {
     let end = line_end(text);
     match text {
@@ -101,7 +101,7 @@ fn append_block(text: &str, block: &str) -> String {
     }
 }
 
-/// Takes out a range of whole lines, and what [`append_block`] put between it and what stands before.
+/// Removes a range of whole lines, with the empty line that [`append_block`] put before it.
 fn cut_block(text: &str, from: usize, to: usize) -> String {
     let (before, after) = (&text[..from], &text[to..]);
     let ended = text[from..to].ends_with('\n');
@@ -110,9 +110,9 @@ fn cut_block(text: &str, from: usize, to: usize) -> String {
     let two = one.and_then(|n| without(&before[..n]));
     let before = match (one, two) {
         (Some(_), Some(two)) if !ended && after.is_empty() => &before[..two],
-        // An empty line, of which there is one more than before.
+        // The empty line that was added.
         (Some(one), Some(_)) => &before[..one],
-        // What is left where another block of ours stood in front of everything.
+        // The empty line that is left of another block of ours at the start of the text.
         (Some(0), None) => "",
         _ => before,
     };

@@ -1,48 +1,48 @@
-//! What all formats are tested with.
+//! Tests that all formats share.
 
-use super::{Data, Fields, Trouble};
+use super::{Data, EditError, Fields};
 use proptest::prelude::*;
 
-/// What is to be in a text, in any of the formats.
-pub(super) trait Wished {
-    fn put(&self, text: &str) -> Result<String, Trouble>;
-    fn take(&self, text: &str) -> Result<String, Trouble>;
+/// An edit in any of the formats.
+pub(super) trait AnyEdit {
+    fn put(&self, text: &str) -> Result<String, EditError>;
+    fn take(&self, text: &str) -> Result<String, EditError>;
 }
 
-/// Puts it there, twice, and takes it out again. The text with it.
-pub(super) fn there_and_back(text: &str, wish: &impl Wished) -> String {
-    let made = wish.put(text).unwrap_or_else(|e| panic!("{e:?} in {text:?}"));
-    assert_eq!(wish.put(&made).unwrap(), made, "twice is once");
-    assert_eq!(wish.take(&made).unwrap(), text, "and back from {made:?}");
-    assert_eq!(wish.take(text).unwrap(), text, "nothing of ours");
+/// Makes an edit twice and undoes it. Returns the edited text.
+pub(super) fn there_and_back(text: &str, edit: &impl AnyEdit) -> String {
+    let made = edit.put(text).unwrap_or_else(|e| panic!("{e:?} in {text:?}"));
+    assert_eq!(edit.put(&made).unwrap(), made, "twice is once");
+    assert_eq!(edit.take(&made).unwrap(), text, "and back from {made:?}");
+    assert_eq!(edit.take(text).unwrap(), text, "nothing of ours");
     made
 }
 
-/// The same of a text that may be refused, or have something of that name in it.
-pub(super) fn there_and_back_if_it_can(text: &str, wish: &impl Wished) -> Result<(), TestCaseError> {
-    twice_is_once(text, wish)?;
-    let Ok(made) = wish.put(text) else { return Ok(()) };
-    if wish.take(text).unwrap() == text && made != text {
-        prop_assert_eq!(wish.take(&made).unwrap(), text);
+/// The same for a text that may be refused, or has an entry of that name.
+pub(super) fn there_and_back_if_it_can(text: &str, edit: &impl AnyEdit) -> Result<(), TestCaseError> {
+    twice_is_once(text, edit)?;
+    let Ok(made) = edit.put(text) else { return Ok(()) };
+    if edit.take(text).unwrap() == text && made != text {
+        prop_assert_eq!(edit.take(&made).unwrap(), text);
     }
     Ok(())
 }
 
-/// Whatever it is: it is refused, or changed in a way that needs no other.
-pub(super) fn twice_is_once(text: &str, wish: &impl Wished) -> Result<(), TestCaseError> {
-    if let Ok(made) = wish.put(text) {
-        prop_assert_eq!(&wish.put(&made).unwrap(), &made);
+/// Any text is refused, or a second edit changes nothing.
+pub(super) fn twice_is_once(text: &str, edit: &impl AnyEdit) -> Result<(), TestCaseError> {
+    if let Ok(made) = edit.put(text) {
+        prop_assert_eq!(&edit.put(&made).unwrap(), &made);
     }
     Ok(())
 }
 
-/// An entry as clients have it.
+/// The fields of an MCP server.
 pub(super) fn server() -> Fields {
     vec![("command".to_owned(), Data::text("/bin/outlast")), ("args".to_owned(), Data::texts(["mcp"]))]
 }
 
-/// What it has where it is new.
-pub(super) fn usual() -> Fields {
+/// The fields that only a new entry gets.
+pub(super) fn defaults() -> Fields {
     vec![("limit".to_owned(), Data::Number(9))]
 }
 
@@ -97,7 +97,7 @@ fn closed(open: char, close: char, all: &[String], gap: &str, comma: bool) -> St
     format!("{open}{}{comma}{gap}{close}", all.join(","))
 }
 
-/// Lines of a document, of which many make sense together.
+/// Lines of a document. Many combinations are valid.
 pub(super) fn toml_text() -> impl Strategy<Value = String> {
     let line = prop_oneof![
         Just("a = 1".to_owned()),
@@ -119,7 +119,7 @@ pub(super) fn toml_text() -> impl Strategy<Value = String> {
     })
 }
 
-/// Lines of a document, of which many make sense together.
+/// Lines of a document. Many combinations are valid.
 pub(super) fn yaml_text() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         Just("a: 1"),

@@ -1,75 +1,75 @@
-//! TOML. A new table goes behind everything else; its header names it whole, so that nothing before it matters.
+//! Edits of TOML. A new table is appended to the text; its header has the whole path, so nothing before it matters.
 
-use super::{BOM, Data, Fields, Trouble, append_block, cut_block, line_end, line_of, line_start, next_line};
+use super::{BOM, Data, EditError, Fields, append_block, cut_block, line_end, line_of, line_start, next_line};
 use std::ops::Range;
 pub(crate) use toml::Value;
 use toml_edit::{Document, Item, Table, TableLike};
 
-/// What is to be in a file.
+/// What a file should contain.
 #[derive(Debug, Clone)]
-pub(crate) enum Wish {
-    /// A table under a path of names, with at least these fields, and with those of `usual` where it is new.
-    Table { path: Vec<&'static str>, fields: Fields, usual: Fields },
-    /// A table in a list of tables, known by its `name`.
-    Row { list: &'static str, name: &'static str, fields: Fields, usual: Fields },
+pub(crate) enum TomlEdit {
+    /// A table under a path of names, with at least `fields`. A new one also gets `defaults`.
+    Table { path: Vec<&'static str>, fields: Fields, defaults: Fields },
+    /// A table in a list of tables, identified by its field `name`.
+    Row { list: &'static str, name: &'static str, fields: Fields, defaults: Fields },
 }
 
-/// Sees to it that what is wished for is there. The same text, if it is already.
-pub(crate) fn put(text: &str, wish: &Wish) -> Result<String, Trouble> {
+/// Makes an edit. The text is unchanged if it was made before.
+pub(crate) fn put(text: &str, edit: &TomlEdit) -> Result<String, EditError> {
     let (bom, text) = split(text);
     let mut now = text.to_owned();
-    // Each round puts one thing there, and there are no more things than fields.
-    for _ in 0..=BOUND {
+    // Each round adds or corrects one field.
+    for _ in 0..=MAX_ROUNDS {
         let doc = read(&now)?;
-        let next = match wish.find(&doc) {
-            Some(table) => correct(&now, table, wish.fields(), wish)?,
-            None => Some(append_block(&now, &wish.block(line_end(&now)))),
+        let next = match edit.find(&doc) {
+            Some(table) => correct(&now, table, edit.fields(), edit)?,
+            None => Some(append_block(&now, &edit.block(line_end(&now)))),
         };
         let Some(next) = next else {
-            check(text, &now, wish)?;
+            check(text, &now, edit)?;
             return Ok(format!("{bom}{now}"));
         };
-        // What does not fit is seen at once: a table that is closed elsewhere cannot be added to.
-        read(&next).map_err(|_| Trouble::shape(None, format!("{} is written in a way that nothing can be added to", wish.shown())))?;
+        // If the table is closed elsewhere, the new text cannot be parsed.
+        read(&next).map_err(|_| EditError::shape(None, format!("{} is written in a way that nothing can be added to", edit.shown())))?;
         now = next;
     }
-    Err(Trouble::shape(None, format!("{} cannot be made what it should be", wish.shown())))
+    Err(EditError::shape(None, format!("{} cannot be made what it should be", edit.shown())))
 }
 
-/// More than there are fields in anything that is put anywhere.
-const BOUND: usize = 32;
+/// More rounds than any edit has fields.
+const MAX_ROUNDS: usize = 32;
 
-/// Takes out what [`put`] put there, with everything that was added to it. The same text, if there is nothing of it.
-pub(crate) fn take(text: &str, wish: &Wish) -> Result<String, Trouble> {
+/// Undoes an edit: removes the table with everything that was added to it. The text is unchanged if there is no such table.
+pub(crate) fn take(text: &str, edit: &TomlEdit) -> Result<String, EditError> {
     let (bom, text) = split(text);
     let doc = read(text)?;
-    let Some(table) = wish.find(&doc) else { return Ok(format!("{bom}{text}")) };
+    let Some(table) = edit.find(&doc) else { return Ok(format!("{bom}{text}")) };
     let mut ranges = Vec::new();
     let less = match table {
-        Found::Table(table) if lines(text, table, &mut ranges) => {
+        FoundTable::Table(table) if lines(text, table, &mut ranges) => {
             ranges.sort_by_key(|r| std::cmp::Reverse(r.start));
             ranges.iter().fold(text.to_owned(), |text, r| cut_block(&text, r.start, r.end))
         }
-        _ => rewritten(text, wish)?,
+        _ => rewritten(text, edit)?,
     };
     let (mut before, after) = (meaning(text)?, meaning(&less)?);
-    remove(&mut before, wish);
+    remove(&mut before, edit);
     let mut same = after.clone();
-    remove(&mut same, wish);
-    match format!("{before:?}") == format!("{same:?}") && format!("{same:?}") == format!("{:?}", pruned(after, wish)) {
+    remove(&mut same, edit);
+    match format!("{before:?}") == format!("{same:?}") && format!("{same:?}") == format!("{:?}", pruned(after, edit)) {
         true => Ok(format!("{bom}{less}")),
-        false => Err(Trouble::shape(None, format!("without {} the rest would not be read as it was", wish.shown()))),
+        false => Err(EditError::shape(None, format!("without {} the rest would not be read as it was", edit.shown()))),
     }
 }
 
 /// The table under a path, if there is one.
-pub(crate) fn get(text: &str, path: &[&str]) -> Result<Option<Value>, Trouble> {
+pub(crate) fn get(text: &str, path: &[&str]) -> Result<Option<Value>, EditError> {
     let all = meaning(split(text).1)?;
     Ok(path.iter().try_fold(&all, |at, name| at.get(name)).cloned())
 }
 
-/// The table of a name in a list of tables, if there is one.
-pub(crate) fn row(text: &str, list: &str, name: &str) -> Result<Option<Value>, Trouble> {
+/// The table with this `name` in a list of tables, if there is one.
+pub(crate) fn row(text: &str, list: &str, name: &str) -> Result<Option<Value>, EditError> {
     let all = meaning(split(text).1)?;
     let rows = all.get(list).and_then(Value::as_array).into_iter().flatten();
     Ok(rows.into_iter().find(|row| row.get("name").and_then(Value::as_str) == Some(name)).cloned())
@@ -79,34 +79,34 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at(if text.starts_with(BOM) { BOM.len_utf8() } else { 0 })
 }
 
-fn read(text: &str) -> Result<Document<&str>, Trouble> {
+fn read(text: &str) -> Result<Document<&str>, EditError> {
     Document::parse(text).map_err(|e| {
         let line = e.span().map(|span| line_of(text, span.start));
-        Trouble::malformed(line, e.message().lines().collect::<Vec<_>>().join(", "))
+        EditError::malformed(line, e.message().lines().collect::<Vec<_>>().join(", "))
     })
 }
 
-fn meaning(text: &str) -> Result<Value, Trouble> {
-    let table = text.parse::<toml::Table>().map_err(|e| Trouble::malformed(e.span().map(|s| line_of(text, s.start)), e.message()))?;
+fn meaning(text: &str) -> Result<Value, EditError> {
+    let table = text.parse::<toml::Table>().map_err(|e| EditError::malformed(e.span().map(|s| line_of(text, s.start)), e.message()))?;
     Ok(Value::Table(table))
 }
 
-/// A table as it is written.
+/// How a table is written in the text.
 #[derive(Clone, Copy)]
-enum Found<'a> {
+enum FoundTable<'a> {
     Table(&'a Table),
     Inline(&'a dyn TableLike),
-    /// Something that is no table at all.
-    Other,
+    /// The name has a value that is not a table.
+    NotATable,
 }
 
-impl Wish {
+impl TomlEdit {
     fn fields(&self) -> &Fields {
         let (Self::Table { fields, .. } | Self::Row { fields, .. }) = self;
         fields
     }
 
-    /// As people name it.
+    /// Its name in messages.
     fn shown(&self) -> String {
         match self {
             Self::Table { path, .. } => format!("[{}]", path.join(".")),
@@ -115,8 +115,8 @@ impl Wish {
     }
 
     fn block(&self, end: &str) -> String {
-        let (Self::Table { usual, .. } | Self::Row { usual, .. }) = self;
-        let fields = self.fields().iter().chain(usual).map(|(name, data)| format!("{} = {}", key(name), written(data)));
+        let (Self::Table { defaults, .. } | Self::Row { defaults, .. }) = self;
+        let fields = self.fields().iter().chain(defaults).map(|(name, data)| format!("{} = {}", key(name), written(data)));
         let head = match self {
             Self::Table { path, .. } => format!("[{}]", path.join(".")),
             Self::Row { list, name, .. } => format!("[[{list}]]{end}name = {}", written(&Data::text(*name))),
@@ -124,7 +124,7 @@ impl Wish {
         [head].into_iter().chain(fields).collect::<Vec<_>>().join(end)
     }
 
-    fn find<'d>(&self, doc: &'d Document<&str>) -> Option<Found<'d>> {
+    fn find<'d>(&self, doc: &'d Document<&str>) -> Option<FoundTable<'d>> {
         let table = match self {
             Self::Table { path, .. } => {
                 let (last, way) = path.split_last()?;
@@ -133,45 +133,45 @@ impl Wish {
             }
             Self::Row { list, name, .. } => match doc.get(list)? {
                 Item::ArrayOfTables(all) => {
-                    return all.iter().find(|t| t.get("name").and_then(Item::as_str) == Some(name)).map(Found::Table);
+                    return all.iter().find(|t| t.get("name").and_then(Item::as_str) == Some(name)).map(FoundTable::Table);
                 }
                 other => {
                     let all = other.as_array()?.iter().filter_map(|v| v.as_inline_table());
-                    return all.into_iter().find(|t| t.get("name").and_then(|v| v.as_str()) == Some(name)).map(|t| Found::Inline(t));
+                    return all.into_iter().find(|t| t.get("name").and_then(|v| v.as_str()) == Some(name)).map(|t| FoundTable::Inline(t));
                 }
             },
         };
         Some(match table {
-            Item::Table(table) => Found::Table(table),
-            other => other.as_table_like().map_or(Found::Other, Found::Inline),
+            Item::Table(table) => FoundTable::Table(table),
+            other => other.as_table_like().map_or(FoundTable::NotATable, FoundTable::Inline),
         })
     }
 }
 
-/// The text with the first field that is not as it should be made so; none where all are.
-fn correct(text: &str, found: Found<'_>, fields: &Fields, wish: &Wish) -> Result<Option<String>, Trouble> {
+/// The text with the first wrong field corrected; none if all fields are right.
+fn correct(text: &str, found: FoundTable<'_>, fields: &Fields, edit: &TomlEdit) -> Result<Option<String>, EditError> {
     let table: &dyn TableLike = match found {
-        Found::Table(table) => table,
-        Found::Inline(table) => table,
-        Found::Other => return Err(Trouble::shape(None, format!("{} is not a table", wish.shown()))),
+        FoundTable::Table(table) => table,
+        FoundTable::Inline(table) => table,
+        FoundTable::NotATable => return Err(EditError::shape(None, format!("{} is not a table", edit.shown()))),
     };
     for (name, data) in fields {
         match (table.get(name), data) {
-            (None, data) => return added(text, found, name, data, wish).map(Some),
+            (None, data) => return added(text, found, name, data, edit).map(Some),
             (Some(item), Data::Map(inner)) if item.is_table_like() => {
                 let found = match item {
-                    Item::Table(table) => Found::Table(table),
-                    item => Found::Inline(item.as_table_like().expect("it was looked at")),
+                    Item::Table(table) => FoundTable::Table(table),
+                    item => FoundTable::Inline(item.as_table_like().expect("is_table_like was checked")),
                 };
-                if let Some(more) = correct(text, found, inner, wish)? {
+                if let Some(more) = correct(text, found, inner, edit)? {
                     return Ok(Some(more));
                 }
             }
             (Some(item), data) => {
-                let value = item.as_value().ok_or_else(|| Trouble::shape(None, format!("{name} of {} is a table", wish.shown())))?;
+                let value = item.as_value().ok_or_else(|| EditError::shape(None, format!("{name} of {} is a table", edit.shown())))?;
                 if !says(value, data) {
                     let (value, data) = differing(value, data);
-                    let Range { start, end } = value.span().expect("what was read has its place");
+                    let Range { start, end } = value.span().expect("a parsed value has a position");
                     return Ok(Some(format!("{}{}{}", &text[..start], written(data), &text[end..])));
                 }
             }
@@ -184,17 +184,18 @@ fn says(value: &toml_edit::Value, data: &Data) -> bool {
     format!("v = {value}").parse::<toml::Table>().is_ok_and(|t| t["v"] == value_of(data))
 }
 
-/// What has to be replaced in a value: the first word that differs in a list of as many words, with the layout and the remarks of the others, or all of it.
+/// The part of a value to replace: in a list of the same length the first element that differs, so that layout and remarks stay; otherwise
+/// the whole value.
 fn differing<'a>(value: &'a toml_edit::Value, data: &'a Data) -> (&'a toml_edit::Value, &'a Data) {
     let (Some(there), Data::List(wanted)) = (value.as_array(), data) else { return (value, data) };
     let mut pairs = there.iter().zip(wanted).filter(|(there, wanted)| there.span().is_some() && !says(there, wanted));
     if there.len() == wanted.len() { pairs.next().unwrap_or((value, data)) } else { (value, data) }
 }
 
-/// The text with one more field in a table.
-fn added(text: &str, found: Found<'_>, name: &str, data: &Data, wish: &Wish) -> Result<String, Trouble> {
-    let refuse = || Trouble::shape(None, format!("{} is written in a way that nothing can be added to", wish.shown()));
-    let Found::Table(table) = found else { return Err(refuse()) };
+/// The text with a new field in a table.
+fn added(text: &str, found: FoundTable<'_>, name: &str, data: &Data, edit: &TomlEdit) -> Result<String, EditError> {
+    let refuse = || EditError::shape(None, format!("{} is written in a way that nothing can be added to", edit.shown()));
+    let FoundTable::Table(table) = found else { return Err(refuse()) };
     if table.is_dotted() || table.is_implicit() {
         return Err(refuse());
     }
@@ -208,7 +209,7 @@ fn added(text: &str, found: Found<'_>, name: &str, data: &Data, wish: &Wish) -> 
     })
 }
 
-/// Where the last value that is written below a table's own header ends.
+/// The end of the last value below the header of a table.
 fn values_end(table: &Table) -> Option<usize> {
     let ends = table.iter().filter_map(|(_, item)| match item {
         Item::Value(value) => value.span().map(|s| s.end),
@@ -218,7 +219,7 @@ fn values_end(table: &Table) -> Option<usize> {
     ends.max()
 }
 
-/// The lines of a table and of all that are below it, if each has a header of its own.
+/// Collects the lines of a table and of its subtables. False if one of them has no header of its own.
 fn lines(text: &str, table: &Table, out: &mut Vec<Range<usize>>) -> bool {
     if table.is_dotted() {
         return false;
@@ -236,38 +237,38 @@ fn lines(text: &str, table: &Table, out: &mut Vec<Range<usize>>) -> bool {
     })
 }
 
-/// For a table that is written inside of another, or by dotted names: without it, in the layout of the rest.
-fn rewritten(text: &str, wish: &Wish) -> Result<String, Trouble> {
-    let Wish::Table { path, .. } = wish else {
-        return Err(Trouble::shape(None, format!("{} is written in a list of another shape", wish.shown())));
+/// The text without a table that is written inline or with dotted names.
+fn rewritten(text: &str, edit: &TomlEdit) -> Result<String, EditError> {
+    let TomlEdit::Table { path, .. } = edit else {
+        return Err(EditError::shape(None, format!("{} is written in a list of another shape", edit.shown())));
     };
     let mut doc = read(text)?.into_mut();
     let (last, way) = path.split_last().expect("a path has names");
     let holder = way.iter().try_fold(doc.as_table_mut() as &mut dyn TableLike, |at, name| at.get_mut(name)?.as_table_like_mut());
     holder.and_then(|holder| holder.remove(last));
     let less = doc.to_string();
-    // It ends all lines alike.
+    // The writer uses one line end for all lines.
     let less = if line_end(text) == "\r\n" { less.replace("\r\n", "\n").replace('\n', "\r\n") } else { less };
     Ok(if text.ends_with('\n') { less } else { less.trim_end_matches(['\r', '\n']).to_owned() })
 }
 
-/// Everything that is not ours must mean what it meant.
-fn check(before: &str, after: &str, wish: &Wish) -> Result<(), Trouble> {
+/// Checks that everything else means what it meant.
+fn check(before: &str, after: &str, edit: &TomlEdit) -> Result<(), EditError> {
     let (mut before, mut after) = (meaning(before)?, meaning(after)?);
-    remove(&mut before, wish);
-    remove(&mut after, wish);
-    // Not by `==`, for which a number that is none differs from itself.
+    remove(&mut before, edit);
+    remove(&mut after, edit);
+    // Compared as text, because NaN is not equal to itself.
     match format!("{before:?}") == format!("{after:?}") {
         true => Ok(()),
-        false => Err(Trouble::shape(None, format!("with {} the rest would not be read as it was", wish.shown()))),
+        false => Err(EditError::shape(None, format!("with {} the rest would not be read as it was", edit.shown()))),
     }
 }
 
-/// Removes what is wished for, and what is empty without it.
-fn remove(value: &mut Value, wish: &Wish) {
-    match wish {
-        Wish::Table { path, .. } => remove_path(value, path),
-        Wish::Row { list, name, .. } => {
+/// Removes what an edit makes, and tables that become empty.
+fn remove(value: &mut Value, edit: &TomlEdit) {
+    match edit {
+        TomlEdit::Table { path, .. } => remove_path(value, path),
+        TomlEdit::Row { list, name, .. } => {
             let Some(table) = value.as_table_mut() else { return };
             if let Some(Value::Array(all)) = table.get_mut(*list) {
                 let first = all.iter().position(|one| one.get("name").and_then(Value::as_str) == Some(name));
@@ -290,9 +291,9 @@ fn remove_path(value: &mut Value, path: &[&str]) {
     }
 }
 
-/// Without holders that are empty.
-fn pruned(mut value: Value, wish: &Wish) -> Value {
-    if let Wish::Table { path, .. } = wish {
+/// Removes the table around the edited one if it is empty.
+fn pruned(mut value: Value, edit: &TomlEdit) -> Value {
+    if let TomlEdit::Table { path, .. } = edit {
         let holder = path[..path.len() - 1].iter().try_fold(&value, |at, name| at.get(name));
         if holder.and_then(Value::as_table).is_some_and(toml::Table::is_empty) {
             remove_path(&mut value, &path[..path.len() - 1]);

@@ -1,66 +1,66 @@
-//! YAML. An entry goes in front of the others of its mapping, on lines of its own, or between the braces of one that is written in them; a mapping that is
-//! missing goes behind everything else. All other shapes are refused, and what to paste is shown instead.
+//! Edits of YAML. A new entry is the first of its mapping: on lines of its own, or after the opening brace. A missing mapping is appended
+//! to the text. Other shapes are refused, and the user is shown what to paste.
 
 mod correct;
 mod read;
 
-use super::{BOM, Data, Fields, Trouble, append_block, cut_block, line_end, line_of, line_start, next_line};
-use read::{Kind, Node};
+use super::{BOM, Data, EditError, Fields, append_block, cut_block, line_end, line_of, line_start, next_line};
+use read::{YamlKind, YamlNode};
 
-/// An entry of a mapping at the top, with at least these fields, and with those of `usual` where it is new.
+/// An entry of a top-level mapping, with at least `fields`. A new one also gets `defaults`.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct YamlEdit {
     pub(crate) map: &'static str,
     pub(crate) name: &'static str,
     pub(crate) fields: Fields,
-    pub(crate) usual: Fields,
+    pub(crate) defaults: Fields,
 }
 
-impl Wish {
+impl YamlEdit {
     fn all(&self) -> Fields {
-        self.fields.iter().chain(&self.usual).cloned().collect()
+        self.fields.iter().chain(&self.defaults).cloned().collect()
     }
 }
 
-/// How far an entry is indented below a mapping that was made for it, and below one that was there and empty. That is how they are told apart.
+/// The indentation of an entry below a mapping that an edit made, and below an empty one that was there. An undo tells them apart by it.
 const BELOW_OURS: usize = 2;
 const BELOW_EMPTY: usize = 4;
 
-/// Sees to it that what is wished for is there. The same text, if it is already.
-pub(crate) fn put(text: &str, wish: &Wish) -> Result<String, Trouble> {
+/// Makes an edit. The text is unchanged if it was made before.
+pub(crate) fn put(text: &str, edit: &YamlEdit) -> Result<String, EditError> {
     let (bom, body) = text.split_at(if text.starts_with(BOM) { BOM.len_utf8() } else { 0 });
     let root = read::document(body)?;
-    let made = match find(body, root.as_ref(), wish)? {
-        Place::Nowhere { indent } => append_block(body, &block(wish, indent, line_end(body))),
-        Place::Empty { key, indent } => {
-            let lines = entry(wish, indent + BELOW_EMPTY, line_end(body));
+    let made = match find(body, root.as_ref(), edit)? {
+        EntryPosition::Nowhere { indent } => append_block(body, &block(edit, indent, line_end(body))),
+        EntryPosition::Empty { key, indent } => {
+            let lines = entry(edit, indent + BELOW_EMPTY, line_end(body));
             insert_lines(body, next_line(body, key.start), &lines)
         }
-        Place::Block { key, entries } => {
-            let lines = entry(wish, column(body, entries[0].0.start), line_end(body));
+        EntryPosition::Block { key, entries } => {
+            let lines = entry(edit, column(body, entries[0].0.start), line_end(body));
             insert_lines(body, next_line(body, key.start), &lines)
         }
-        Place::Flow { open, entries } => {
+        EntryPosition::Flow { open, entries } => {
             let comma = if entries.is_empty() { "" } else { ", " };
-            let new = format!("{}: {}{comma}", scalar(wish.name), flow(&Data::Map(wish.all())));
+            let new = format!("{}: {}{comma}", scalar(edit.name), flow(&Data::Map(edit.all())));
             format!("{}{new}{}", &body[..=open], &body[open + 1..])
         }
-        Place::There { entry, .. } if has(&entry.1, &wish.fields) => return Ok(text.to_owned()),
-        Place::There { .. } => correct::correct(body, wish)?,
+        EntryPosition::There { entry, .. } if has(&entry.1, &edit.fields) => return Ok(text.to_owned()),
+        EntryPosition::There { .. } => correct::correct(body, edit)?,
     };
-    check(body, &made, wish, true)?;
+    check(body, &made, edit, true)?;
     Ok(format!("{bom}{made}"))
 }
 
-/// Takes out what [`put`] put there, with everything that was added to it. The same text, if there is nothing of it.
-pub(crate) fn take(text: &str, wish: &Wish) -> Result<String, Trouble> {
+/// Undoes an edit: removes the entry with everything that was added to it. The text is unchanged if there is no such entry.
+pub(crate) fn take(text: &str, edit: &YamlEdit) -> Result<String, EditError> {
     let (bom, body) = text.split_at(if text.starts_with(BOM) { BOM.len_utf8() } else { 0 });
     let root = read::document(body)?;
-    let Ok(Place::There { key, entry, entries, braces }) = find(body, root.as_ref(), wish) else { return Ok(text.to_owned()) };
+    let Ok(EntryPosition::There { key, entry, entries, braces }) = find(body, root.as_ref(), edit) else { return Ok(text.to_owned()) };
     let less = if braces {
         let at = entries.iter().position(|e| e.0.start == entry.0.start).expect("it was found among them");
         let range = match (entries.get(at + 1), at.checked_sub(1)) {
-            // What `put` wrote, if it is that; a space more was there before.
+            // `put` wrote a comma and one space.
             (Some(_), _) if body[entry.1.end..].starts_with(", ") => entry.0.start..entry.1.end + 2,
             (Some(next), _) => entry.0.start..next.0.start,
             (None, Some(before)) => entries[before].1.end..entry.1.end,
@@ -70,7 +70,7 @@ pub(crate) fn take(text: &str, wish: &Wish) -> Result<String, Trouble> {
     } else {
         let (from, to) = (line_start(body, entry.0.start), next_line(body, entry.1.last.max(entry.0.start)));
         let head = line_start(body, key.start);
-        let bare = body[key.start..from].trim_end() == format!("{}:", wish.map);
+        let bare = body[key.start..from].trim_end() == format!("{}:", edit.map);
         if entries.len() == 1 && bare && column(body, entry.0.start) == column(body, key.start) + BELOW_OURS {
             cut_block(body, head, to)
         } else if to == body.len() && !body.ends_with('\n') {
@@ -80,83 +80,86 @@ pub(crate) fn take(text: &str, wish: &Wish) -> Result<String, Trouble> {
             format!("{}{}", &body[..from], &body[to..])
         }
     };
-    check(body, &less, wish, false)?;
+    check(body, &less, edit, false)?;
     Ok(format!("{bom}{less}"))
 }
 
-/// The entry, as what it means.
-pub(crate) fn get(text: &str, wish: &Wish) -> Result<Option<serde_json::Value>, Trouble> {
+/// The value of the entry, if it is there.
+pub(crate) fn get(text: &str, edit: &YamlEdit) -> Result<Option<serde_json::Value>, EditError> {
     let body = text.strip_prefix(BOM).unwrap_or(text);
     let root = read::document(body)?;
-    Ok(match find(body, root.as_ref(), wish) {
-        Ok(Place::There { entry, .. }) => Some(entry.1.meaning()),
+    Ok(match find(body, root.as_ref(), edit) {
+        Ok(EntryPosition::There { entry, .. }) => Some(entry.1.meaning()),
         _ => None,
     })
 }
 
-type Entry = (Node, Node);
+/// A key and its value.
+type YamlEntry = (YamlNode, YamlNode);
 
-/// Where the entry is, or would go.
-enum Place<'a> {
+/// Where the entry is, or where it belongs.
+enum EntryPosition<'a> {
     /// There is no such mapping.
     Nowhere {
         indent: usize,
     },
-    /// There is its name, and nothing behind it.
+    /// The mapping has a key, but no value.
     Empty {
-        key: &'a Node,
+        key: &'a YamlNode,
         indent: usize,
     },
     Block {
-        key: &'a Node,
-        entries: &'a [Entry],
+        key: &'a YamlNode,
+        entries: &'a [YamlEntry],
     },
     Flow {
         open: usize,
-        entries: &'a [Entry],
+        entries: &'a [YamlEntry],
     },
     There {
-        key: &'a Node,
-        entry: &'a Entry,
-        entries: &'a [Entry],
+        key: &'a YamlNode,
+        entry: &'a YamlEntry,
+        entries: &'a [YamlEntry],
         braces: bool,
     },
 }
 
-fn find<'a>(text: &str, root: Option<&'a Node>, wish: &Wish) -> Result<Place<'a>, Trouble> {
-    let shape = |node: &Node, what: String| Trouble::shape(Some(line_of(text, node.start)), what);
-    let Some(root) = root else { return Ok(Place::Nowhere { indent: 0 }) };
+fn find<'a>(text: &str, root: Option<&'a YamlNode>, edit: &YamlEdit) -> Result<EntryPosition<'a>, EditError> {
+    let shape = |node: &YamlNode, what: String| EditError::shape(Some(line_of(text, node.start)), what);
+    let Some(root) = root else { return Ok(EntryPosition::Nowhere { indent: 0 }) };
     let entries = match &root.kind {
-        Kind::Map(entries) if text.as_bytes().get(root.start) != Some(&b'{') => entries,
-        Kind::Scalar { .. } if root.is_null() => return Ok(Place::Nowhere { indent: 0 }),
+        YamlKind::Map(entries) if text.as_bytes().get(root.start) != Some(&b'{') => entries,
+        YamlKind::Scalar { .. } if root.is_null() => return Ok(EntryPosition::Nowhere { indent: 0 }),
         _ => return Err(shape(root, "the file is not a mapping of lines".into())),
     };
     if !text[line_start(text, root.start)..root.start].bytes().all(|b| b == b' ') {
-        return Err(Trouble::malformed(Some(line_of(text, root.start)), "something else than spaces stands where only they may"));
+        return Err(EditError::malformed(Some(line_of(text, root.start)), "there is something other than spaces in the indentation"));
     }
-    let mut named = entries.iter().filter(|(key, _)| key.is(wish.map));
-    let Some((key, value)) = named.next() else { return Ok(Place::Nowhere { indent: column(text, root.start) }) };
+    let mut named = entries.iter().filter(|(key, _)| key.is(edit.map));
+    let Some((key, value)) = named.next() else { return Ok(EntryPosition::Nowhere { indent: column(text, root.start) }) };
     if let Some((again, _)) = named.next() {
-        return Err(shape(again, format!("{} is there twice", wish.map)));
+        return Err(shape(again, format!("{} is there twice", edit.map)));
     }
     let indent = column(text, key.start);
     let inner = match &value.kind {
-        Kind::Map(inner) => inner,
-        Kind::Scalar { .. } if value.is_null() && value.is_empty() => return Ok(Place::Empty { key, indent }),
-        _ => return Err(shape(key, format!("{} is not a mapping", wish.map))),
+        YamlKind::Map(inner) => inner,
+        YamlKind::Scalar { .. } if value.is_null() && value.is_empty() => return Ok(EntryPosition::Empty { key, indent }),
+        _ => return Err(shape(key, format!("{} is not a mapping", edit.map))),
     };
     let braces = text.as_bytes().get(value.start) == Some(&b'{');
-    if let Some(entry) = inner.iter().find(|(key, _)| key.is(wish.name)) {
-        return Ok(Place::There { key, entry, entries: inner, braces });
+    if let Some(entry) = inner.iter().find(|(key, _)| key.is(edit.name)) {
+        return Ok(EntryPosition::There { key, entry, entries: inner, braces });
     }
     match braces {
-        true => Ok(Place::Flow { open: value.start, entries: inner }),
-        false if line_of(text, value.start) > line_of(text, key.start) && !inner.is_empty() => Ok(Place::Block { key, entries: inner }),
-        false => Err(shape(key, format!("{} is written in a way that nothing can be added to", wish.map))),
+        true => Ok(EntryPosition::Flow { open: value.start, entries: inner }),
+        false if line_of(text, value.start) > line_of(text, key.start) && !inner.is_empty() => {
+            Ok(EntryPosition::Block { key, entries: inner })
+        }
+        false => Err(shape(key, format!("{} is written in a way that nothing can be added to", edit.map))),
     }
 }
 
-/// How many characters stand before it on its line.
+/// The number of characters before it on its line.
 fn column(text: &str, at: usize) -> usize {
     text[line_start(text, at)..at].chars().count()
 }
@@ -169,47 +172,47 @@ fn insert_lines(text: &str, at: usize, lines: &str) -> String {
     }
 }
 
-/// Whether a node has these fields, and maybe more.
-fn has(node: &Node, fields: &Fields) -> bool {
-    let Kind::Map(there) = &node.kind else { return false };
+/// Whether a node has at least these fields.
+fn has(node: &YamlNode, fields: &Fields) -> bool {
+    let YamlKind::Map(there) = &node.kind else { return false };
     fields.iter().all(|(name, data)| there.iter().any(|(key, value)| key.is(name) && is(value, data)))
 }
 
-fn is(node: &Node, data: &Data) -> bool {
+fn is(node: &YamlNode, data: &Data) -> bool {
     match (&node.kind, data) {
-        (Kind::Map(_), Data::Map(fields)) => has(node, fields),
-        (Kind::Seq(there), Data::List(all)) => there.len() == all.len() && there.iter().zip(all).all(|(there, data)| is(there, data)),
-        (Kind::Scalar { text, .. }, Data::Text(wanted)) => text == wanted,
-        (Kind::Scalar { text, .. }, Data::Number(n)) => *text == n.to_string(),
-        (Kind::Scalar { text, .. }, Data::Flag(flag)) => *text == flag.to_string(),
+        (YamlKind::Map(_), Data::Map(fields)) => has(node, fields),
+        (YamlKind::Seq(there), Data::List(all)) => there.len() == all.len() && there.iter().zip(all).all(|(there, data)| is(there, data)),
+        (YamlKind::Scalar { text, .. }, Data::Text(wanted)) => text == wanted,
+        (YamlKind::Scalar { text, .. }, Data::Number(n)) => *text == n.to_string(),
+        (YamlKind::Scalar { text, .. }, Data::Flag(flag)) => *text == flag.to_string(),
         _ => false,
     }
 }
 
-/// Everything that is not ours must be read as it was, and ours as it is meant.
-fn check(before: &str, after: &str, wish: &Wish, there: bool) -> Result<(), Trouble> {
+/// Checks that our entry is there (or gone), and that everything else means what it meant.
+fn check(before: &str, after: &str, edit: &YamlEdit, there: bool) -> Result<(), EditError> {
     let bad = || {
         let how = if there { "with" } else { "without" };
-        Trouble::shape(None, format!("{how} {}.{} the rest would not be read as it was", wish.map, wish.name))
+        EditError::shape(None, format!("{how} {}.{} the rest would not be read as it was", edit.map, edit.name))
     };
     let now = read::document(after).map_err(|_| bad())?;
-    let as_meant = match find(after, now.as_ref(), wish) {
-        Ok(Place::There { entry, .. }) => there && has(&entry.1, &wish.fields),
+    let as_meant = match find(after, now.as_ref(), edit) {
+        Ok(EntryPosition::There { entry, .. }) => there && has(&entry.1, &edit.fields),
         _ => !there,
     };
-    let rest = |root: Option<&Node>| root.map(|root| root.bare_without(wish.map, wish.name)).unwrap_or_default();
+    let rest = |root: Option<&YamlNode>| root.map(|root| root.bare_without(edit.map, edit.name)).unwrap_or_default();
     let same = rest(read::document(before)?.as_ref()) == rest(now.as_ref());
     if same && as_meant { Ok(()) } else { Err(bad()) }
 }
 
-/// The mapping with our entry in it.
-fn block(wish: &Wish, indent: usize, end: &str) -> String {
-    format!("{:indent$}{}:{end}{}", "", wish.map, entry(wish, indent + BELOW_OURS, end))
+/// The lines of a new mapping with our entry.
+fn block(edit: &YamlEdit, indent: usize, end: &str) -> String {
+    format!("{:indent$}{}:{end}{}", "", edit.map, entry(edit, indent + BELOW_OURS, end))
 }
 
-fn entry(wish: &Wish, indent: usize, end: &str) -> String {
-    let mut lines = vec![format!("{:indent$}{}:", "", scalar(wish.name))];
-    fields(&wish.all(), indent + 2, &mut lines);
+fn entry(edit: &YamlEdit, indent: usize, end: &str) -> String {
+    let mut lines = vec![format!("{:indent$}{}:", "", scalar(edit.name))];
+    fields(&edit.all(), indent + 2, &mut lines);
     lines.join(end)
 }
 
@@ -243,7 +246,7 @@ fn flow(data: &Data) -> String {
     }
 }
 
-/// A text that no reader takes for anything else: as it is if it is plainly a word or a path, else in quotes.
+/// A string that every parser reads as a string: without quotes only if it is a simple word or path.
 fn scalar(text: &str) -> String {
     const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')

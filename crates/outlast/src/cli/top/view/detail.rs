@@ -1,16 +1,16 @@
-//! One process: facts above, its log below.
+//! The open process: facts above, its log below.
 
-use super::{Paint, fitting, last_row, put, put_right, trouble};
+use super::{TopPaint, fitting, last_row, put, put_right, trouble};
 use crate::cli::out::{Tone, tame};
 use crate::cli::times;
 use crate::cli::top::app::{AROUND_LOG, App};
-use crate::cli::top::detail::{Detail, Entry, Place, Searched};
+use crate::cli::top::detail::{Detail, LogPosition, SearchState, TypedInput};
 use crate::cli::top::row::{short_percent, short_size};
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
 
-/// Draws it. Where the cursor is, if something is typed.
-pub(super) fn draw(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint) -> Option<u16> {
+/// Draws the open process. Returns the column of the cursor if the user is typing.
+pub(super) fn draw(buffer: &mut Buffer, app: &App, detail: &Detail, paint: TopPaint) -> Option<u16> {
     let width = usize::from(buffer.area.width);
     draw_head(buffer, app, detail, paint);
     put(buffer, 0, 1, width, &detail.row.command(), Style::new());
@@ -18,13 +18,13 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint
     draw_rule(buffer, detail, paint);
     draw_log(buffer, detail, paint);
     let typed = match &detail.entry {
-        Entry::None => None,
-        Entry::Words(text) => Some(("search: ", text.as_str())),
-        Entry::Line(text) => Some(("type a line, Esc leaves, Ctrl-D ends its input> ", text.as_str())),
+        TypedInput::None => None,
+        TypedInput::Words(text) => Some(("search: ", text.as_str())),
+        TypedInput::Line(text) => Some(("type a line, Esc leaves, Ctrl-D ends its input> ", text.as_str())),
     };
     let mut keys = vec!["j k PgUp PgDn scroll", "/ search"];
     keys.extend(detail.search.is_some().then_some("n N next"));
-    keys.extend((detail.place != Place::Following).then_some("f follow"));
+    keys.extend((detail.place != LogPosition::Following).then_some("f follow"));
     keys.extend(detail.row.info.takes_input.then_some("i type"));
     keys.push(if detail.row.is_running() || detail.row.has_left() { "^K stop" } else { "^D remove" });
     keys.push("r rerun");
@@ -32,7 +32,7 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint
     last_row(buffer, app, typed, &keys, paint)
 }
 
-fn draw_head(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint) {
+fn draw_head(buffer: &mut Buffer, app: &App, detail: &Detail, paint: TopPaint) {
     let (standing, tone) = match detail.is_gone {
         true => ("no longer kept".into(), Tone::Bad),
         false => detail.row.standing(),
@@ -47,7 +47,7 @@ fn draw_head(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint) {
     put(buffer, 0, 0, room, &format!("{}{name}", detail.row.id()), paint.head());
 }
 
-/// What is known of it, what matters most first.
+/// The facts about it, the most important first.
 fn facts(detail: &Detail) -> String {
     let (row, info) = (&detail.row, &detail.row.info);
     let mut facts = Vec::new();
@@ -74,29 +74,29 @@ fn facts(detail: &Detail) -> String {
     facts.join("  ")
 }
 
-/// The line above the log: where in it the screen is, and how a search goes.
-fn draw_rule(buffer: &mut Buffer, detail: &Detail, paint: Paint) {
+/// The line above the log: the position of the screen in it, and the state of the search.
+fn draw_rule(buffer: &mut Buffer, detail: &Detail, paint: TopPaint) {
     let width = usize::from(buffer.area.width);
     put(buffer, 0, 3, width, &"─".repeat(width), paint.tone(Tone::Quiet));
     let place = match detail.place {
-        Place::Following if detail.row.is_running() => " following ".to_owned(),
-        Place::Following => " end ".to_owned(),
-        Place::At(_) => format!(" {}% of {} ", detail.percent(), times::size(detail.row.info.output_bytes)),
+        LogPosition::Following if detail.row.is_running() => " following ".to_owned(),
+        LogPosition::Following => " end ".to_owned(),
+        LogPosition::At(_) => format!(" {}% of {} ", detail.percent(), times::size(detail.row.info.output_bytes)),
     };
     put_right(buffer, 3, &place, paint.head());
     if let Some(search) = &detail.search {
         let words = tame(search.words.text());
         let (text, tone) = match search.state {
-            Searched::Looking(at) => (format!(" looking for {words:?} at {}, Esc stops ", times::size(at)), Tone::Busy),
-            Searched::Found => (format!(" {words:?}  n down  N up "), Tone::Good),
-            Searched::Nowhere if search.last.is_some() => (format!(" no further {words:?} that way "), Tone::Bad),
-            Searched::Nowhere => (format!(" {words:?} is nowhere in the log "), Tone::Bad),
+            SearchState::Looking(at) => (format!(" looking for {words:?} at {}, Esc stops ", times::size(at)), Tone::Busy),
+            SearchState::Found => (format!(" {words:?}  n down  N up "), Tone::Good),
+            SearchState::Nowhere if search.last.is_some() => (format!(" no further {words:?} that way "), Tone::Bad),
+            SearchState::Nowhere => (format!(" {words:?} is nowhere in the log "), Tone::Bad),
         };
         put(buffer, 2, 3, width.saturating_sub(place.len() + 3), &text, paint.tone(tone));
     }
 }
 
-fn draw_log(buffer: &mut Buffer, detail: &Detail, paint: Paint) {
+fn draw_log(buffer: &mut Buffer, detail: &Detail, paint: TopPaint) {
     let width = usize::from(buffer.area.width);
     let rows = usize::from(buffer.area.height).saturating_sub(AROUND_LOG);
     let first = AROUND_LOG as u16 - 1;

@@ -1,6 +1,6 @@
 //! The list of processes.
 
-use super::{Paint, fitting, last_row, put, put_right, trouble};
+use super::{TopPaint, fitting, last_row, put, put_right, trouble};
 use crate::cli::conversation::name_of;
 use crate::cli::out::{Tone, tame};
 use crate::cli::top::app::App;
@@ -11,12 +11,12 @@ use ratatui::style::Style;
 
 const KEYS: [&str; 9] = ["Enter open", "/ filter", "a all", "Space mark", "^K stop", "^D remove", "r rerun", "S signal", "s session"];
 const LAST_KEYS: [&str; 2] = ["? help", "q quit"];
-/// From this width on, a name and a command have a column each, and an id all its digits.
+/// From this width on, name and command have a column each, and the id is shown whole.
 const WIDE: usize = 120;
 
 /// What a column shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Column {
+enum TopColumn {
     Id,
     /// The name, or the command where there is none.
     Process,
@@ -31,7 +31,7 @@ enum Column {
     LastLine,
 }
 
-impl Column {
+impl TopColumn {
     fn head(self) -> &'static str {
         match self {
             Self::Id => "ID",
@@ -63,7 +63,7 @@ impl Column {
         }
     }
 
-    fn cell(self, row: &Row, paint: Paint) -> (String, Style) {
+    fn cell(self, row: &Row, paint: TopPaint) -> (String, Style) {
         let plain = |text| (text, Style::new());
         let quiet = |text| (text, paint.tone(Tone::Quiet));
         let usage = row.usage.as_ref();
@@ -96,9 +96,9 @@ struct Longest {
     state: usize,
 }
 
-/// The columns for a width, each with its own: what matters less gives way.
-fn columns(width: usize, longest: Longest) -> Vec<(Column, usize)> {
-    use Column::*;
+/// The columns for a width, each with its width. If there is little room, the less important ones are left out.
+fn columns(width: usize, longest: Longest) -> Vec<(TopColumn, usize)> {
+    use TopColumn::*;
     let is_wide = width >= WIDE;
     let state = longest.state.clamp(7, if width >= 72 { 16 } else { 10 });
     let mut fixed = vec![(State, state), (Cpu, 5), (Memory, 5), (Rate, 5), (Age, 4)];
@@ -127,12 +127,12 @@ fn columns(width: usize, longest: Longest) -> Vec<(Column, usize)> {
     [id, vec![(Process, process)], fixed, vec![(LastLine, rest.saturating_sub(process + 1))]].concat()
 }
 
-fn taken(columns: &[(Column, usize)]) -> usize {
+fn taken(columns: &[(TopColumn, usize)]) -> usize {
     columns.iter().map(|(_, width)| width + 1).sum()
 }
 
-/// Draws the list. Where the cursor is, if something is typed.
-pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: Paint) -> Option<u16> {
+/// Draws the list. Returns the column of the cursor if the user is typing.
+pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: TopPaint) -> Option<u16> {
     let (width, height) = (usize::from(buffer.area.width), buffer.area.height);
     let list = &app.list;
     let longest = Longest {
@@ -170,7 +170,7 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: Paint) -> Option<u16> 
         if list.is_marked(row)
             && let Some((_, first)) = columns.first()
         {
-            // Between the first two columns, where it can be seen without colours.
+            // Between the first two columns, so that it is visible without colours.
             put(buffer, *first as u16, y, 1, "*", if is_chosen { paint.chosen() } else { paint.marked() });
         }
     }
@@ -185,16 +185,16 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: Paint) -> Option<u16> 
     last_row(buffer, app, typed, &fitting(&KEYS, &LAST_KEYS, width), paint)
 }
 
-fn put_cell(buffer: &mut Buffer, x: u16, y: u16, (column, room): (Column, usize), text: &str, style: Style) {
+fn put_cell(buffer: &mut Buffer, x: u16, y: u16, (column, room): (TopColumn, usize), text: &str, style: Style) {
     use unicode_width::UnicodeWidthStr as _;
-    // An id is shortened to what still names it, and needs no mark for that.
-    let text = if column == Column::Id { &text[..text.len().min(room)] } else { text };
+    // A shortened id still names the process, so it needs no mark.
+    let text = if column == TopColumn::Id { &text[..text.len().min(room)] } else { text };
     let before = if column.is_number() { room.saturating_sub(text.width()) } else { 0 };
     put(buffer, x + before as u16, y, room - before, text, style);
 }
 
 /// The first row: totals and what narrows the list on the left, the position on the right.
-fn draw_head(buffer: &mut Buffer, app: &App, is_order_shown: bool, paint: Paint) {
+fn draw_head(buffer: &mut Buffer, app: &App, is_order_shown: bool, paint: TopPaint) {
     let list = &app.list;
     let totals = list.totals();
     let mut parts = vec![format!("{} running", totals.running)];
@@ -242,10 +242,10 @@ mod tests {
             let sum = taken(&columns) - 1;
             assert!(sum <= width, "{width}: {sum} {columns:?}");
             assert!(sum + 3 >= width, "{width}: {sum} {columns:?}");
-            let process = columns.iter().find(|(c, _)| matches!(c, Column::Process | Column::Name)).map(|(_, room)| *room);
+            let process = columns.iter().find(|(c, _)| matches!(c, TopColumn::Process | TopColumn::Name)).map(|(_, room)| *room);
             assert!(process >= Some(4), "{width}: {columns:?}");
         }
         let columns = columns(80, Longest { owner: 30, name: 30, title: 30, state: 10 });
-        assert!(columns.iter().any(|(c, room)| *c == Column::LastLine && *room >= 16));
+        assert!(columns.iter().any(|(c, room)| *c == TopColumn::LastLine && *room >= 16));
     }
 }

@@ -1,10 +1,8 @@
-//! Drawing: what the model says, in rows and columns.
+//! Draws the state in rows and columns.
 
 mod detail;
 mod list;
 mod over;
-
-pub(super) use over::{help_height, help_lines};
 
 use super::app::App;
 use crate::cli::out::Tone;
@@ -14,14 +12,14 @@ use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 use unicode_width::UnicodeWidthStr as _;
 
-/// Whether colours are welcome.
+/// Whether colours are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(super) enum TopPaint {
     Colours,
     Plain,
 }
 
-impl Paint {
+impl TopPaint {
     fn tone(self, tone: Tone) -> Style {
         let style = Style::new();
         match (self, tone) {
@@ -57,8 +55,8 @@ impl Paint {
     }
 }
 
-/// Draws everything.
-pub(super) fn draw(frame: &mut Frame<'_>, app: &App, paint: Paint) {
+/// Draws the list or the open process, and a frame over it if there is one.
+pub(super) fn draw(frame: &mut Frame<'_>, app: &App, paint: TopPaint) {
     let area = frame.area();
     if area.width < 20 || area.height < 6 {
         put(frame.buffer_mut(), 0, 0, usize::from(area.width), "too small", Style::new());
@@ -75,7 +73,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &App, paint: Paint) {
     }
 }
 
-/// Text in at most so many columns. How many it took.
+/// Writes text in at most `room` columns. Returns how many it took.
 fn put(buffer: &mut Buffer, x: u16, y: u16, room: usize, text: &str, style: Style) -> usize {
     let room = room.min(usize::from(buffer.area.width.saturating_sub(x)));
     if room == 0 || y >= buffer.area.height {
@@ -86,26 +84,26 @@ fn put(buffer: &mut Buffer, x: u16, y: u16, room: usize, text: &str, style: Styl
     text.width()
 }
 
-/// Text at the right end of a row. How many columns it took.
+/// Writes text at the right end of a row. Returns how many columns it took.
 fn put_right(buffer: &mut Buffer, y: u16, text: &str, style: Style) -> usize {
     let width = text.width().min(usize::from(buffer.area.width));
     put(buffer, buffer.area.width - width as u16, y, width, text, style)
 }
 
-/// The first parts, as many as fit into a width beside `last`, which is always there.
+/// As many of the first parts as fit beside `last`, which is always shown.
 fn fitting(parts: &[&str], last: &[&str], width: usize) -> String {
     const GAP: &str = "  ";
     let joined = |count: usize| parts.iter().take(count).chain(last).copied().collect::<Vec<_>>().join(GAP);
     (0..=parts.len()).rev().map(joined).find(|text| text.width() <= width).unwrap_or_else(|| joined(0))
 }
 
-/// The last row: what is typed, what is to be said, else which keys there are. Where the cursor is, if something is typed.
-fn last_row(buffer: &mut Buffer, app: &App, typed: Option<(&str, &str)>, keys: &str, paint: Paint) -> Option<u16> {
+/// The last row: the typed text, else the message, else the keys. Returns the column of the cursor if the user is typing.
+fn last_row(buffer: &mut Buffer, app: &App, typed: Option<(&str, &str)>, keys: &str, paint: TopPaint) -> Option<u16> {
     let (y, width) = (buffer.area.height - 1, usize::from(buffer.area.width));
     if let Some((what, text)) = typed {
         let used = put(buffer, 0, y, width, what, paint.head());
         let text = crate::cli::out::tame(text);
-        // The end of what is typed is what the person looks at.
+        // If the text is too long, its end is shown.
         let room = width.saturating_sub(used + 1);
         let from = text.char_indices().map(|(i, _)| i).find(|i| text[*i..].width() <= room).unwrap_or(text.len());
         let shown = put(buffer, used as u16, y, room, &text[from..], Style::new());
@@ -118,7 +116,7 @@ fn last_row(buffer: &mut Buffer, app: &App, typed: Option<(&str, &str)>, keys: &
     None
 }
 
-/// What is wrong with the way to the engine, in a few words.
+/// Why the engine cannot be reached, in a few words.
 fn trouble(app: &App) -> Option<String> {
     app.trouble.as_ref().map(|why| format!("reconnecting: {}", crate::cli::out::tame(why)))
 }

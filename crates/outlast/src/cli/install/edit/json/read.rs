@@ -1,73 +1,75 @@
-//! Reading, with the place of everything.
+//! A parser of JSON that keeps the position of each value.
 
-use super::super::{BOM, Trouble, line_of};
+use super::super::{BOM, EditError, line_of};
 use serde_json::Value;
 use std::ops::Range;
 
-/// How deep lists and objects may lie in each other.
-const DEEPEST: usize = 128;
+/// How deeply lists and objects may be nested.
+const MAX_DEPTH: usize = 128;
 
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(super) struct JsonNode {
     pub(super) span: Range<usize>,
-    pub(super) kind: Kind,
+    pub(super) kind: JsonKind,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(super) enum JsonKind {
     Plain(Value),
-    Array(Vec<Item>),
-    Object(Vec<Item>),
+    Array(Vec<JsonItem>),
+    Object(Vec<JsonItem>),
 }
 
 /// A member or an element.
 #[derive(Debug, Clone)]
-pub(super) struct Item {
-    /// Where it begins: a member with its name.
+pub(super) struct JsonItem {
+    /// Where it starts. A member starts with its name.
     pub(super) start: usize,
     pub(super) name: Option<String>,
-    pub(super) node: Node,
-    /// The comma behind it.
+    pub(super) node: JsonNode,
+    /// The position of the comma after it.
     pub(super) comma: Option<usize>,
 }
 
-/// A node without places, in the order of the text.
+/// A node without positions, in the order of the text.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Bare {
+pub(super) struct BareJson {
     pub(super) what: Option<Value>,
     pub(super) list: bool,
-    pub(super) children: Vec<(Option<String>, Bare)>,
+    pub(super) children: Vec<(Option<String>, BareJson)>,
 }
 
-impl Node {
-    pub(super) fn items(&self) -> &[Item] {
+impl JsonNode {
+    pub(super) fn items(&self) -> &[JsonItem] {
         match &self.kind {
-            Kind::Plain(_) => &[],
-            Kind::Array(items) | Kind::Object(items) => items,
+            JsonKind::Plain(_) => &[],
+            JsonKind::Array(items) | JsonKind::Object(items) => items,
         }
     }
 
     pub(super) fn meaning(&self) -> Value {
         match &self.kind {
-            Kind::Plain(value) => value.clone(),
-            Kind::Array(items) => items.iter().map(|i| i.node.meaning()).collect(),
-            Kind::Object(items) => Value::Object(items.iter().map(|i| (i.name.clone().unwrap_or_default(), i.node.meaning())).collect()),
+            JsonKind::Plain(value) => value.clone(),
+            JsonKind::Array(items) => items.iter().map(|i| i.node.meaning()).collect(),
+            JsonKind::Object(items) => {
+                Value::Object(items.iter().map(|i| (i.name.clone().unwrap_or_default(), i.node.meaning())).collect())
+            }
         }
     }
 
-    pub(super) fn bare(&self) -> Bare {
+    pub(super) fn bare(&self) -> BareJson {
         let what = match &self.kind {
-            Kind::Plain(value) => Some(value.clone()),
-            Kind::Array(_) | Kind::Object(_) => None,
+            JsonKind::Plain(value) => Some(value.clone()),
+            JsonKind::Array(_) | JsonKind::Object(_) => None,
         };
         let children = self.items().iter().map(|i| (i.name.clone(), i.node.bare())).collect();
-        Bare { what, list: matches!(self.kind, Kind::Array(_)), children }
+        BareJson { what, list: matches!(self.kind, JsonKind::Array(_)), children }
     }
 }
 
-/// The one value of a text; none where there is nothing but white space.
-pub(super) fn document(text: &str) -> Result<Option<Node>, Trouble> {
-    let mut reader = Reader { text, at: if text.starts_with(BOM) { BOM.len_utf8() } else { 0 } };
+/// Parses a text. None if there is only white space.
+pub(super) fn document(text: &str) -> Result<Option<JsonNode>, EditError> {
+    let mut reader = JsonReader { text, at: if text.starts_with(BOM) { BOM.len_utf8() } else { 0 } };
     if text[reader.at..].trim_matches(WHITE).is_empty() {
         return Ok(None);
     }
@@ -75,28 +77,29 @@ pub(super) fn document(text: &str) -> Result<Option<Node>, Trouble> {
     reader.skip()?;
     match reader.peek() {
         None => Ok(Some(node)),
-        Some(c) => Err(reader.bad(format!("there is {c:?} behind the end"))),
+        Some(c) => Err(reader.bad(format!("there is {c:?} after the end"))),
     }
 }
 
 const WHITE: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// The place behind remarks that stand on the same line, or `at` itself.
-pub(super) fn behind_remarks(text: &str, at: usize) -> usize {
-    let mut reader = Reader { text, at };
-    let mut behind = at;
+/// The position after the remarks on the same line, or `at` itself.
+pub(super) fn after_remarks(text: &str, at: usize) -> usize {
+    let mut reader = JsonReader { text, at };
+    let mut after = at;
     loop {
         reader.at += text[reader.at..].len() - text[reader.at..].trim_start_matches([' ', '\t']).len();
         match reader.remark() {
-            Ok(Some(remark)) if !text[remark.clone()].contains('\n') => (behind, reader.at) = (remark.end, remark.end),
-            _ => return behind,
+            Ok(Some(remark)) if !text[remark.clone()].contains('\n') => (after, reader.at) = (remark.end, remark.end),
+            _ => return after,
         }
     }
 }
 
-/// Where the last remark or comma between two places ends, and whether that is a remark that lasts to the end of its line. Nothing else but white space is there.
+/// The end of the last remark or comma between two positions with only white space otherwise, and whether that is a remark to the end of
+/// its line.
 pub(super) fn last_mark(text: &str, from: usize, to: usize) -> (usize, bool) {
-    let mut reader = Reader { text, at: from };
+    let mut reader = JsonReader { text, at: from };
     let mut last = (from, false);
     while reader.at < to {
         match (reader.remark(), reader.peek()) {
@@ -114,29 +117,29 @@ pub(super) fn last_mark(text: &str, from: usize, to: usize) -> (usize, bool) {
     last
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn peek(&self) -> Option<char> {
         self.text[self.at..].chars().next()
     }
 
-    fn bad(&self, what: impl Into<String>) -> Trouble {
-        Trouble::malformed(Some(line_of(self.text, self.at)), what)
+    fn bad(&self, what: impl Into<String>) -> EditError {
+        EditError::malformed(Some(line_of(self.text, self.at)), what)
     }
 
-    fn wants(&self, what: &str) -> Trouble {
+    fn wants(&self, what: &str) -> EditError {
         match self.peek() {
             Some(c) => self.bad(format!("{what} was expected, and there is {c:?}")),
             None => self.bad(format!("{what} was expected, and the text ends")),
         }
     }
 
-    /// Passes white space and remarks.
-    fn skip(&mut self) -> Result<(), Trouble> {
+    /// Skips white space and remarks.
+    fn skip(&mut self) -> Result<(), EditError> {
         loop {
             let rest = &self.text[self.at..];
             self.at += rest.len() - rest.trim_start_matches(WHITE).len();
@@ -147,8 +150,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The remark that begins here, without the end of its line.
-    fn remark(&self) -> Result<Option<Range<usize>>, Trouble> {
+    /// The remark that starts here, without its line end.
+    fn remark(&self) -> Result<Option<Range<usize>>, EditError> {
         let rest = &self.text[self.at..];
         if rest.starts_with("//") {
             let line = rest.find('\n').map_or(rest, |n| &rest[..n]);
@@ -161,28 +164,28 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Trouble> {
-        if depth > DEEPEST {
-            return Err(self.bad(format!("more than {DEEPEST} lists and objects lie in each other")));
+    fn value(&mut self, depth: usize) -> Result<JsonNode, EditError> {
+        if depth > MAX_DEPTH {
+            return Err(self.bad(format!("more than {MAX_DEPTH} lists and objects are nested")));
         }
         self.skip()?;
         let start = self.at;
         let kind = match self.peek() {
-            Some('{') => Kind::Object(self.items('}', true, depth)?),
-            Some('[') => Kind::Array(self.items(']', false, depth)?),
-            Some('"') => Kind::Plain(Value::String(self.string()?)),
+            Some('{') => JsonKind::Object(self.items('}', true, depth)?),
+            Some('[') => JsonKind::Array(self.items(']', false, depth)?),
+            Some('"') => JsonKind::Plain(Value::String(self.string()?)),
             _ => {
                 let rest = &self.text[start..];
                 let word = &rest[..rest.find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c))).unwrap_or(rest.len())];
                 let value = Some(word).filter(|w| !w.is_empty()).and_then(|w| serde_json::from_str(w).ok());
                 self.at += if value.is_some() { word.len() } else { 0 };
-                Kind::Plain(value.ok_or_else(|| self.wants("a value"))?)
+                JsonKind::Plain(value.ok_or_else(|| self.wants("a value"))?)
             }
         };
-        Ok(Node { span: start..self.at, kind })
+        Ok(JsonNode { span: start..self.at, kind })
     }
 
-    fn string(&mut self) -> Result<String, Trouble> {
+    fn string(&mut self) -> Result<String, EditError> {
         let start = self.at;
         let bytes = self.text.as_bytes();
         let mut end = start + 1;
@@ -200,9 +203,9 @@ impl Reader<'_> {
         Ok(text)
     }
 
-    fn items(&mut self, close: char, named: bool, depth: usize) -> Result<Vec<Item>, Trouble> {
+    fn items(&mut self, close: char, named: bool, depth: usize) -> Result<Vec<JsonItem>, EditError> {
         self.at += 1;
-        let mut items: Vec<Item> = Vec::new();
+        let mut items: Vec<JsonItem> = Vec::new();
         loop {
             self.skip()?;
             if self.peek() == Some(close) {
@@ -230,7 +233,7 @@ impl Reader<'_> {
             self.skip()?;
             let comma = (self.peek() == Some(',')).then_some(self.at);
             self.at += usize::from(comma.is_some());
-            items.push(Item { start, name, node, comma });
+            items.push(JsonItem { start, name, node, comma });
         }
     }
 }

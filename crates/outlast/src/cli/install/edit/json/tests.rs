@@ -1,20 +1,20 @@
-use super::super::tests::{Wished, json_text, server, there_and_back, there_and_back_if_it_can, twice_is_once, usual};
+use super::super::tests::{AnyEdit, defaults, json_text, server, there_and_back, there_and_back_if_it_can, twice_is_once};
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-impl Wished for Wish {
-    fn put(&self, text: &str) -> Result<String, Trouble> {
+impl AnyEdit for JsonEdit {
+    fn put(&self, text: &str) -> Result<String, EditError> {
         put(text, self)
     }
 
-    fn take(&self, text: &str) -> Result<String, Trouble> {
+    fn take(&self, text: &str) -> Result<String, EditError> {
         take(text, self)
     }
 }
 
-fn mcp() -> Wish {
-    Wish::Member { path: vec!["mcpServers", "outlast"], fields: server(), usual: usual() }
+fn mcp() -> JsonEdit {
+    JsonEdit::Member { path: vec!["mcpServers", "outlast"], fields: server(), defaults: defaults() }
 }
 
 fn ours(value: &Value) -> Ours {
@@ -28,10 +28,10 @@ fn ours(value: &Value) -> Ours {
     }
 }
 
-fn hook() -> Wish {
+fn hook() -> JsonEdit {
     let command = Data::map([("type", Data::text("command")), ("command", Data::text("/bin/outlast hook claude"))]);
     let data = Data::map([("hooks", Data::List(vec![command]))]);
-    Wish::Element { path: vec!["hooks", "Stop"], data, ours }
+    JsonEdit::Element { path: vec!["hooks", "Stop"], data, ours }
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn what_is_there_keeps_its_bytes() {
     ];
     let mut all = String::new();
     for text in shapes {
-        for wish in [mcp(), hook()] {
-            let made = there_and_back(text, &wish);
+        for edit in [mcp(), hook()] {
+            let made = there_and_back(text, &edit);
             all += &format!("{made}\n----\n");
         }
         let both = put(&put(text, &mcp()).unwrap(), &hook()).unwrap();
@@ -77,7 +77,7 @@ fn another_path_is_corrected_and_what_was_added_by_hand_stays() {
     let text = "{\"mcpServers\": {\"outlast\": {\"command\": \"/old\", \"args\": [\"mcp\"], \"env\": {\"A\": \"1\"}, \"disabled\": true}}}";
     let mut fields = server();
     fields.push(("env".into(), Data::map([("B", Data::text("2"))])));
-    let made = put(text, &Wish::Member { path: vec!["mcpServers", "outlast"], fields, usual: Vec::new() }).unwrap();
+    let made = put(text, &JsonEdit::Member { path: vec!["mcpServers", "outlast"], fields, defaults: Vec::new() }).unwrap();
     assert_eq!(
         made,
         "{\"mcpServers\": {\"outlast\": {\"command\": \"/bin/outlast\", \"args\": [\"mcp\"], \"env\": {\"A\": \"1\", \"B\": \"2\"}, \"disabled\": true}}}"
@@ -99,13 +99,13 @@ fn a_hook_that_shares_its_group_leaves_alone() {
 
 #[test]
 fn what_cannot_be_read_is_refused_with_its_line() {
-    let lines = |text: &str| put(text, &mcp()).map_err(|e| (e.malformed, e.line, e.what));
+    let lines = |text: &str| put(text, &mcp()).map_err(|e| (e.is_malformed, e.line, e.what));
     for (text, line, what) in [
         ("{\n  \"a\": 1\n  \"b\": 2\n}", 3, "a comma or } was expected, and there is '\"'"),
         ("{\n  \"a\": }", 2, "a value was expected, and there is '}'"),
         ("{\"a\": \"b\n\"}", 1, "a text in quotes has no end"),
         ("{", 1, "a name in quotes or } was expected, and the text ends"),
-        ("{} {}", 1, "there is '{' behind the end"),
+        ("{} {}", 1, "there is '{' after the end"),
         ("{a: 1}", 1, "a name in quotes or } was expected, and there is 'a'"),
         ("{\"a\": 01}", 1, "a value was expected, and there is '0'"),
         ("/* {}", 1, "a remark that begins with /* has no end"),
@@ -113,7 +113,7 @@ fn what_cannot_be_read_is_refused_with_its_line() {
         assert_eq!(lines(text), Err((true, Some(line), what.to_owned())), "{text:?}");
     }
     let deep = "[".repeat(100_000);
-    assert!(lines(&deep).unwrap_err().2.contains("lie in each other"));
+    assert!(lines(&deep).unwrap_err().2.contains("are nested"));
     for text in ["[]", "3", "{\"mcpServers\": []}", "{\"mcpServers\": {\"outlast\": 3}}"] {
         assert!(!lines(text).unwrap_err().0, "{text:?}");
     }

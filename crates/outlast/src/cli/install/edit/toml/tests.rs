@@ -1,24 +1,24 @@
-use super::super::tests::{Wished, server, there_and_back, there_and_back_if_it_can, toml_text, twice_is_once, usual};
+use super::super::tests::{AnyEdit, defaults, server, there_and_back, there_and_back_if_it_can, toml_text, twice_is_once};
 use super::*;
 use proptest::prelude::*;
 
-impl Wished for Wish {
-    fn put(&self, text: &str) -> Result<String, Trouble> {
+impl AnyEdit for TomlEdit {
+    fn put(&self, text: &str) -> Result<String, EditError> {
         put(text, self)
     }
 
-    fn take(&self, text: &str) -> Result<String, Trouble> {
+    fn take(&self, text: &str) -> Result<String, EditError> {
         take(text, self)
     }
 }
 
-fn mcp() -> Wish {
-    Wish::Table { path: vec!["mcp_servers", "outlast"], fields: server(), usual: usual() }
+fn mcp() -> TomlEdit {
+    TomlEdit::Table { path: vec!["mcp_servers", "outlast"], fields: server(), defaults: defaults() }
 }
 
-fn hook() -> Wish {
+fn hook() -> TomlEdit {
     let fields = vec![("command".to_owned(), Data::texts(["/bin/outlast", "hook", "codex"])), ("wake".to_owned(), Data::Flag(true))];
-    Wish::Row { list: "hook", name: "codex", fields, usual: Vec::new() }
+    TomlEdit::Row { list: "hook", name: "codex", fields, defaults: Vec::new() }
 }
 
 #[test]
@@ -36,8 +36,8 @@ fn what_is_there_keeps_its_bytes() {
         "\u{feff}a = nan\n",
         "[[hook]]\nname = \"mine\"\ncommand = \"x\"\n\n[log]\ntail_bytes = \"1MiB\"\n",
     ] {
-        for wish in [mcp(), hook()] {
-            all += &format!("{}\n----\n", there_and_back(text, &wish));
+        for edit in [mcp(), hook()] {
+            all += &format!("{}\n----\n", there_and_back(text, &edit));
         }
         let both = put(&put(text, &mcp()).unwrap(), &hook()).unwrap();
         assert_eq!(take(&take(&both, &mcp()).unwrap(), &hook()).unwrap(), text, "in the other order too: {both:?}");
@@ -50,13 +50,13 @@ fn another_path_is_corrected_and_what_was_added_by_hand_stays() {
     let text = "[mcp_servers.outlast]\ncommand = '/old' # here\ntool_timeout_sec = 9\n\n[mcp_servers.outlast.env]\nA = \"1\"\n\n[z]\n";
     let mut fields = server();
     fields.push(("env".into(), Data::map([("B", Data::text("2"))])));
-    let wish = Wish::Table { path: vec!["mcp_servers", "outlast"], fields, usual: Vec::new() };
-    let made = put(text, &wish).unwrap();
+    let edit = TomlEdit::Table { path: vec!["mcp_servers", "outlast"], fields, defaults: Vec::new() };
+    let made = put(text, &edit).unwrap();
     assert_eq!(
         made,
         "[mcp_servers.outlast]\ncommand = \"/bin/outlast\" # here\ntool_timeout_sec = 9\nargs = [\"mcp\"]\n\n[mcp_servers.outlast.env]\nA = \"1\"\nB = \"2\"\n\n[z]\n"
     );
-    assert_eq!(take(&made, &wish).unwrap(), "\n[z]\n");
+    assert_eq!(take(&made, &edit).unwrap(), "\n[z]\n");
 }
 
 #[test]
@@ -84,17 +84,17 @@ fn other_ways_of_writing_it_are_understood_or_refused() {
     assert_eq!(take(dotted, &mcp()).unwrap(), "b = 1\r\n");
     for text in ["mcp_servers = { a = { command = \"x\" } }\n", "mcp_servers = 3\n", "[mcp_servers]\noutlast = { url = \"x\" }\n"] {
         let refused = put(text, &mcp()).unwrap_err();
-        assert!(!refused.malformed, "{refused:?}");
+        assert!(!refused.is_malformed, "{refused:?}");
     }
     let list = "hook = [{ name = \"x\", command = \"y\" }]\n";
-    assert!(!put(list, &hook()).unwrap_err().malformed);
+    assert!(!put(list, &hook()).unwrap_err().is_malformed);
 }
 
 #[test]
 fn what_cannot_be_read_is_refused_with_its_line() {
     for (text, line) in [("a = 1\nb = \n", 2), ("a = 1\na = 2\n", 2), ("[a\n", 1), ("x\n", 1)] {
         let refused = put(text, &mcp()).unwrap_err();
-        assert_eq!((refused.malformed, refused.line), (true, Some(line)), "{text:?}: {refused:?}");
+        assert_eq!((refused.is_malformed, refused.line), (true, Some(line)), "{text:?}: {refused:?}");
     }
 }
 

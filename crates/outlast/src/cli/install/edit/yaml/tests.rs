@@ -1,26 +1,26 @@
-use super::super::tests::{Wished, server, there_and_back, there_and_back_if_it_can, twice_is_once, usual, yaml_text};
+use super::super::tests::{AnyEdit, defaults, server, there_and_back, there_and_back_if_it_can, twice_is_once, yaml_text};
 use super::*;
 use proptest::prelude::*;
 
-impl Wished for Wish {
-    fn put(&self, text: &str) -> Result<String, Trouble> {
+impl AnyEdit for YamlEdit {
+    fn put(&self, text: &str) -> Result<String, EditError> {
         put(text, self)
     }
 
-    fn take(&self, text: &str) -> Result<String, Trouble> {
+    fn take(&self, text: &str) -> Result<String, EditError> {
         take(text, self)
     }
 }
 
-fn mcp() -> Wish {
-    Wish { map: "mcp_servers", name: "outlast", fields: server(), usual: usual() }
+fn mcp() -> YamlEdit {
+    YamlEdit { map: "mcp_servers", name: "outlast", fields: server(), defaults: defaults() }
 }
 
 #[test]
 fn what_is_there_keeps_its_bytes() {
     let mut fields = server();
     fields.push(("env".to_owned(), Data::map([("OUTLAST_HOME", Data::text("/with space"))])));
-    let with_env = Wish { fields, ..mcp() };
+    let with_env = YamlEdit { fields, ..mcp() };
     let mut all = String::new();
     for text in [
         "",
@@ -40,8 +40,8 @@ fn what_is_there_keeps_its_bytes() {
         "\u{feff}a: 1\n",
         "---\na: 1\n",
     ] {
-        for wish in [mcp(), with_env.clone()] {
-            all += &format!("{}\n----\n", there_and_back(text, &wish));
+        for edit in [mcp(), with_env.clone()] {
+            all += &format!("{}\n----\n", there_and_back(text, &edit));
         }
     }
     insta::assert_snapshot!(all.replace('\r', "␍").replace('\u{feff}', "BOM"));
@@ -55,11 +55,11 @@ fn another_path_is_corrected_and_what_was_added_by_hand_stays() {
     assert_eq!(put(args, &mcp()).unwrap(), args.replace("/old", "/bin/outlast").replace("[mcp, --profile, x]", "[mcp]"));
 }
 
-/// What a gateway is woken for, among other things.
-fn woken() -> Wish {
+/// An edit with an environment.
+fn woken() -> YamlEdit {
     let mut fields = server();
     fields.push(("env".to_owned(), Data::map([("OUTLAST_SESSION", Data::text("hermes:mcp")), ("B", Data::text("2"))])));
-    Wish { fields, ..mcp() }
+    YamlEdit { fields, ..mcp() }
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn what_is_missing_goes_in_front_of_what_is_there() {
 }
 
 #[test]
-fn an_entry_is_written_anew_only_if_nothing_in_it_is_somebody_elses() {
+fn an_entry_is_written_anew_only_if_everything_in_it_is_ours() {
     let text = "mcp_servers:\n  outlast:\n    command: /old\n    args:\n      - mcp\n\n      - x\n    limit: 9\n  b: {command: y}\n";
     let anew = "mcp_servers:\n  outlast:\n    command: /bin/outlast\n    args:\n      - mcp\n    limit: 9\n  b: {command: y}\n";
     assert_eq!(put(text, &mcp()).unwrap(), anew);
@@ -110,7 +110,7 @@ fn an_entry_is_written_anew_only_if_nothing_in_it_is_somebody_elses() {
         ("- x", "- {x: 1}"),
     ] {
         let refused = put(&text.replace(ours, theirs), &mcp()).unwrap_err();
-        assert!(!refused.malformed && refused.what.contains("added by hand"), "{theirs}: {refused:?}");
+        assert!(!refused.is_malformed && refused.what.contains("added by hand"), "{theirs}: {refused:?}");
     }
     for text in [
         "mcp_servers:\n  outlast: &o\n    command: /old\n    args: [mcp]\nb: *o\n",
@@ -118,7 +118,7 @@ fn an_entry_is_written_anew_only_if_nothing_in_it_is_somebody_elses() {
         "mcp_servers:\n  outlast:\n    command: /old\n    command: /other\n    args: [mcp]\n    x: 1\n",
         "mcp_servers:\n  outlast:\n    command: |\n      /old\n    args: [mcp]\n    x: 1\n",
     ] {
-        assert!(!put(text, &mcp()).unwrap_err().malformed, "{text}");
+        assert!(!put(text, &mcp()).unwrap_err().is_malformed, "{text}");
     }
 }
 
@@ -149,12 +149,12 @@ fn what_cannot_be_changed_safely_is_refused() {
         "%é é\n---\na: 1\n",
     ] {
         let refused = put(text, &mcp()).unwrap_err();
-        assert!(!refused.malformed, "{text:?}: {refused:?}");
-        assert_eq!(take(text, &mcp()).map_err(|e| e.malformed).unwrap_or_else(|_| text.to_owned()), text);
+        assert!(!refused.is_malformed, "{text:?}: {refused:?}");
+        assert_eq!(take(text, &mcp()).map_err(|e| e.is_malformed).unwrap_or_else(|_| text.to_owned()), text);
     }
     for (text, line) in [("a: [1\n", 2), ("a: 1\n b: 2\n", 2), ("a: \"x\n", 1), ("\ta: 1\n", 1)] {
         let refused = put(text, &mcp()).unwrap_err();
-        assert!(refused.malformed && refused.line.is_some_and(|l| l.abs_diff(line) <= 1), "{text:?}: {refused:?}");
+        assert!(refused.is_malformed && refused.line.is_some_and(|l| l.abs_diff(line) <= 1), "{text:?}: {refused:?}");
     }
 }
 
@@ -220,13 +220,13 @@ proptest! {
     #[test]
     fn an_entry_in_any_shape_is_made_what_it_should_be_or_refused(text in pieces()) {
         let fields = vec![("command".to_owned(), Data::text("outlast")), ("env".to_owned(), Data::map([("A", Data::text("b c"))]))];
-        let wish = Wish { map: "m", name: "o", fields, usual: Vec::new() };
-        twice_is_once(&text, &wish)?;
-        if let (Ok(made), Ok(without)) = (put(&text, &wish), take(&text, &wish))
+        let edit = YamlEdit { map: "m", name: "o", fields, defaults: Vec::new() };
+        twice_is_once(&text, &edit)?;
+        if let (Ok(made), Ok(without)) = (put(&text, &edit), take(&text, &edit))
             && without == text
             && made != text
         {
-            prop_assert_eq!(take(&made, &wish).unwrap(), text);
+            prop_assert_eq!(take(&made, &edit).unwrap(), text);
         }
     }
 

@@ -1,23 +1,23 @@
-//! How we are called by clients, and by the engine on their behalf.
+//! The commands with which clients start us, and with which the engine wakes their sessions.
 
 use super::edit::{Data, Fields, toml};
-use super::{Call, Context, Failure, File, Place, Target, Wishes};
+use super::{Context, Failure, File, FileEdits, InstallPlace, Target};
 use serde_json::Value;
 use std::path::Path;
 
-/// How we are called by a client.
-pub(super) struct Us {
+/// The command with which a client starts us, as it is written into its configuration.
+pub(super) struct OwnCommand {
     pub(super) program: String,
     pub(super) args: Vec<String>,
-    /// What names our home and configuration where that is not the usual. Some clients pass on next to nothing of their environment.
+    /// Variables with our home and configuration, if these are not the default. Some clients pass on almost nothing of their environment.
     pub(super) env: Vec<(&'static str, String)>,
-    /// Whether a server of the client's is to be asked to wake its sessions.
-    pub(super) wake: bool,
-    /// Whether the client is to ask before it uses our tools, where it would not be told to otherwise.
-    pub(super) ask: bool,
+    /// Whether the engine should wake idle sessions through the server of the client.
+    pub(super) should_wake: bool,
+    /// Whether the client should ask the user before it calls our tools.
+    pub(super) should_ask: bool,
 }
 
-impl Us {
+impl OwnCommand {
     pub(super) fn of(ctx: &Context, profile: Option<&str>, wake: bool, ask: bool) -> Result<Self, Failure> {
         let text = |path: &Path| {
             let bad = || {
@@ -42,7 +42,7 @@ impl Us {
         if let Some(dir) = ctx.world.var("XDG_CONFIG_HOME") {
             env.push(("XDG_CONFIG_HOME", text(Path::new(dir))?));
         }
-        Ok(Self { program: text(&program)?, args, env, wake, ask })
+        Ok(Self { program: text(&program)?, args, env, should_wake: wake, should_ask: ask })
     }
 
     /// The fields of an MCP server as most clients have them.
@@ -50,52 +50,53 @@ impl Us {
         self.server_for(None)
     }
 
-    /// The same, for whom it is started where the client does not say.
+    /// The same, with the session to use if the client does not name one in its calls.
     pub(super) fn server_for(&self, session: Option<&str>) -> Fields {
         let mut fields = vec![("command".to_owned(), Data::text(&*self.program)), ("args".to_owned(), Data::texts(self.args.clone()))];
         fields.extend(self.env(session).map(|env| ("env".to_owned(), env)));
         fields
     }
 
+    /// The variables, with the session if there is one; none if the list is empty.
     pub(super) fn env(&self, session: Option<&str>) -> Option<Data> {
         let all = self.env.iter().map(|(name, value)| (*name, value.as_str())).chain(session.map(|key| ("OUTLAST_SESSION", key)));
         let each: Fields = all.map(|(name, value)| (name.to_owned(), Data::text(value))).collect();
         (!each.is_empty()).then_some(Data::Map(each))
     }
 
-    /// Whether an entry of our name is ours: it calls an `outlast`, wherever that lies, or calls nothing yet.
+    /// Whether an entry named `outlast` is ours: it starts a program of our name at any path, or names no command.
     pub(super) fn is_ours(&self, entry: &Value) -> bool {
         if !entry["url"].is_null() {
             return false;
         }
-        match Call::of(entry) {
-            Some(call) => self.is_called_by(&call.argv[0]),
+        match ServerCommand::of(entry) {
+            Some(call) => self.is_own_program(&call.argv[0]),
             None => entry["command"].is_null(),
         }
     }
 
-    /// Whether a program is an `outlast`, by its name.
-    fn is_called_by(&self, program: &str) -> bool {
+    /// Whether a path leads to a program named `outlast`, or named like this one.
+    fn is_own_program(&self, program: &str) -> bool {
         let name = |program: &str| Path::new(program).file_name().map(ToOwned::to_owned);
         name(program) == name("outlast") || name(program) == name(&self.program)
     }
 
-    /// A line for a shell that calls us with these words.
-    pub(super) fn line(&self, words: &str) -> String {
+    /// A shell command line that calls us with these arguments.
+    pub(super) fn shell_line(&self, words: &str) -> String {
         let env: String = self.env.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect();
         format!("{env}{} {words}", quoted(&self.program))
     }
 
-    /// What wakes conversations of a client: in our own configuration, beside what somebody has made of it.
-    pub(super) fn wakes(&self, place: &Place<'_>, sink: &Sink<'_>) -> Target {
+    /// The `[[hook]]` in our own configuration that wakes sessions of a client. What the user changed in it is kept.
+    pub(super) fn waking_target(&self, place: &InstallPlace<'_>, sink: &WakingHook<'_>) -> Target {
         let row = File::read(place.config).ok().and_then(|file| toml::row(file.text(), "hook", sink.name).ok().flatten());
         let command = row.as_ref().and_then(|row| row.get("command"));
-        let there = command.map(|there| self.own_words(sink, there));
-        let mut notes = row.as_ref().map(|row| sink.stays(row)).unwrap_or_default();
+        let there = command.map(|there| self.hook_arguments(sink, there));
+        let mut notes = row.as_ref().map(|row| sink.notes_on(row)).unwrap_or_default();
         let own =
             |rest: &[String]| Data::texts([&self.program, "hook", sink.client].map(str::to_owned).into_iter().chain(rest.iter().cloned()));
         let set = |rest: Vec<String>| vec![("command".to_owned(), own(&rest))];
-        let (fields, mut usual) = match there {
+        let (fields, mut defaults) = match there {
             Some(Some(rest)) => {
                 let (words, kept) = sink.set_in(&rest);
                 notes.extend(kept);
@@ -107,40 +108,63 @@ impl Us {
             }
             None => (set(sink.set_in(&[]).0), Vec::new()),
         };
-        usual.push(("sessions".to_owned(), Data::texts(sink.sessions.iter().copied())));
-        usual.push(("wake".to_owned(), Data::Flag(true)));
-        usual.extend(sink.limit.map(|seconds| ("timeout_seconds".to_owned(), Data::Number(seconds))));
-        let wish = toml::Wish::Row { list: "hook", name: sink.name, fields, usual };
-        Target::new(place.config.to_owned(), Wishes::Toml(vec![wish])).of_ours(notes)
+        defaults.push(("sessions".to_owned(), Data::texts(sink.sessions.iter().copied())));
+        defaults.push(("wake".to_owned(), Data::Flag(true)));
+        defaults.extend(sink.limit.map(|seconds| ("timeout_seconds".to_owned(), Data::Number(seconds))));
+        let edit = toml::TomlEdit::Row { list: "hook", name: sink.name, fields, defaults };
+        Target::new(place.config.to_owned(), FileEdits::Toml(vec![edit])).in_own_config(notes)
     }
 
-    /// What is behind `outlast hook CLIENT`, if that is what a command calls.
-    fn own_words(&self, sink: &Sink<'_>, command: &toml::Value) -> Option<Vec<String>> {
+    /// The arguments after `outlast hook CLIENT`, if that is what a command calls.
+    fn hook_arguments(&self, sink: &WakingHook<'_>, command: &toml::Value) -> Option<Vec<String>> {
         let words: Vec<String> = command.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<_>>()?;
         let ([program, hook, client], rest) = words.split_first_chunk::<3>()?;
-        (self.is_called_by(program) && hook == "hook" && client == sink.client).then(|| rest.to_vec())
+        (self.is_own_program(program) && hook == "hook" && client == sink.client).then(|| rest.to_vec())
     }
 }
 
-/// A sink of ours that wakes conversations of a client: `outlast hook CLIENT`.
-pub(super) struct Sink<'a> {
+/// The command with which a client starts its MCP server, as its configuration has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerCommand {
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+}
+
+impl ServerCommand {
+    /// Reads an entry in the form of any client: the arguments are in `args`, or follow the program in `command`.
+    pub(super) fn of(entry: &Value) -> Option<Self> {
+        let words =
+            |value: &Value| value.as_array().map(|all| all.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect::<Vec<_>>());
+        let mut argv = match &entry["command"] {
+            Value::String(program) => vec![program.clone()],
+            list => words(list)?,
+        };
+        argv.extend(words(&entry["args"]).unwrap_or_default());
+        let env = ["env", "environment"].iter().find_map(|name| entry[*name].as_object());
+        let env = env.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        (!argv.is_empty()).then(|| Self { env: env.collect(), argv })
+    }
+}
+
+/// A hook that wakes sessions of a client: `outlast hook CLIENT`.
+pub(super) struct WakingHook<'a> {
     pub(super) name: &'static str,
     pub(super) client: &'static str,
-    /// Flags that say where the client is, each with its value where it is not the usual.
+    /// Flags that say where the client is, each with its value if that is not the default.
     pub(super) flags: &'a [(&'static str, Option<&'a str>)],
-    /// The conversations it is for, where it is new.
+    /// The sessions that it wakes. Written only with a new hook.
     pub(super) sessions: &'a [&'a str],
-    /// How long it may take, in seconds, where that is not the usual.
+    /// Its time limit in seconds, if that is not the default.
     pub(super) limit: Option<u32>,
 }
 
-impl Sink<'_> {
-    /// The words behind `outlast hook CLIENT`: those that are there, with our flags set to what they should be. What to say of one that is not ours to set.
+impl WakingHook<'_> {
+    /// The arguments after `outlast hook CLIENT`, with our flags set; and notes about a flag that is kept as the user set it.
     fn set_in(&self, there: &[String]) -> (Vec<String>, Vec<String>) {
         let (mut words, mut notes) = (there.to_vec(), Vec::new());
         for (flag, value) in self.flags {
             let (named, others) = apart(&words, flag);
-            // Where the environment says nothing, it may be there by hand, as our pages tell people; twice no command may have it.
+            // Without a value from the environment, a flag that the user added is kept. A flag given twice is reduced to one.
             let wanted = value.or(named.last().map(String::as_str));
             if value.is_none() && wanted.is_some() {
                 notes.push(format!("the [[hook]] named {} keeps the {flag} of its command", self.name));
@@ -152,8 +176,8 @@ impl Sink<'_> {
         (words, notes)
     }
 
-    /// What to say of a row that somebody has changed such that it does not wake what a new one would.
-    fn stays(&self, row: &toml::Value) -> Vec<String> {
+    /// Notes about an existing hook that wakes less than a new one would.
+    fn notes_on(&self, row: &toml::Value) -> Vec<String> {
         let mut notes = Vec::new();
         if row.get("wake").and_then(toml::Value::as_bool) != Some(true) {
             notes.push(format!("the [[hook]] of the name {} stays without wake = true: it starts no turn", self.name));
@@ -177,7 +201,7 @@ impl Sink<'_> {
     }
 }
 
-/// The values that a flag is given in these words, and the words without it. No flag of ours takes a value that begins like a flag.
+/// The values that these arguments give a flag, and the arguments without it. None of our flags takes a value that begins like a flag.
 fn apart(words: &[String], flag: &str) -> (Vec<String>, Vec<String>) {
     let (mut values, mut others) = (Vec::new(), Vec::new());
     let mut words = words.iter();
@@ -191,7 +215,7 @@ fn apart(words: &[String], flag: &str) -> (Vec<String>, Vec<String>) {
     (values, others)
 }
 
-/// A word as a shell reads it back.
+/// A word, quoted for a shell if necessary.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }

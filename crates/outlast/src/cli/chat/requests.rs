@@ -1,6 +1,6 @@
-//! Carries what a person wants to the gateway, one thing after the other, and brings back what became of it.
+//! Sends the user's requests to the gateway, one after the other, and reports the outcomes.
 
-use super::read::{ChatReader, ShownBy};
+use super::read::{ChatReader, ShownConversation};
 use super::{Failure, failed, is_passing};
 use crate::cli::chat::ChatName;
 use outlast_client::{Chat, ClientError, Setup};
@@ -8,16 +8,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// How many wishes may wait. A person who has more hears a bell.
-const MAX_WISHES: usize = 64;
-/// How long to wait before a message is sent again for which there was no gateway.
-const SEND_AGAIN_PAUSE: Duration = Duration::from_secs(1);
-/// How long what was asked for last may take when the person leaves.
-const LEAVE_LIMIT: Duration = Duration::from_secs(5);
+/// How many requests may wait. If there are more, the terminal rings.
+const MAX_QUEUED_REQUESTS: usize = 64;
+/// How long to wait before a message is sent again after the gateway could not be reached.
+const RESEND_PAUSE: Duration = Duration::from_secs(1);
+/// How long the open requests may take when the user leaves.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a person wants of the gateway.
+/// A request of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ChatWish {
+pub(super) enum ChatRequest {
     Say {
         message_id: String,
         words: String,
@@ -32,52 +32,52 @@ pub(super) enum ChatWish {
     Status,
     History,
     Restart,
-    /// A person was shown everything up to this part.
+    /// The user was shown everything up to this part.
     Seen(u64),
 }
 
-/// What became of it.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) enum ChatNews {
-    /// Something to know, in a sentence.
+    /// A message from the gateway.
     Said(String),
-    /// It was not done.
+    /// The request failed.
     Failed(String),
-    /// A message was refused, and why.
+    /// A message was refused, so it is not sent again.
     Unsent {
         message_id: String,
         why: String,
     },
-    Status(Box<ShownBy>),
-    History(Box<ShownBy>),
+    Status(Box<ShownConversation>),
+    History(Box<ShownConversation>),
 }
 
-/// The task that carries wishes.
-pub(super) struct Courier {
-    wishes: mpsc::Sender<ChatWish>,
+/// The queue of requests, and the task that sends them.
+pub(super) struct RequestQueue {
+    queue: mpsc::Sender<ChatRequest>,
     news: mpsc::Receiver<ChatNews>,
     task: JoinHandle<()>,
 }
 
-impl Courier {
+impl RequestQueue {
     pub(super) fn new(chat: Chat, reader: ChatReader, name: ChatName, setup: Setup) -> Self {
-        let (wishes, mut asked) = mpsc::channel(MAX_WISHES);
-        let (tell, news) = mpsc::channel(MAX_WISHES);
+        let (queue, mut asked) = mpsc::channel(MAX_QUEUED_REQUESTS);
+        let (tell, news) = mpsc::channel(MAX_QUEUED_REQUESTS);
         let task = tokio::spawn(async move {
-            let carrier = Carrier { chat, reader, name, setup, tell };
-            while let Some(wish) = asked.recv().await {
-                carrier.carry(wish).await;
+            let sender = RequestSender { chat, reader, name, setup, tell };
+            while let Some(request) = asked.recv().await {
+                sender.send(request).await;
             }
         });
-        Self { wishes, news, task }
+        Self { queue, news, task }
     }
 
-    /// Takes a wish on; `false` if too many wait.
-    pub(super) fn ask(&self, wish: ChatWish) -> bool {
-        self.wishes.try_send(wish).is_ok()
+    /// Queues a request. False if too many wait.
+    pub(super) fn ask(&self, request: ChatRequest) -> bool {
+        self.queue.try_send(request).is_ok()
     }
 
-    /// What became of a wish. May be dropped while it waits.
+    /// The outcome of a request. May be dropped while it waits.
     pub(super) async fn next(&mut self) -> ChatNews {
         match self.news.recv().await {
             Some(news) => news,
@@ -86,67 +86,68 @@ impl Courier {
         }
     }
 
-    /// Waits a little for what was asked for last; `false` if something was not done.
+    /// Waits for the open requests, up to the time limit. False if one was not sent.
     pub(super) async fn finish(self) -> bool {
-        let Self { wishes, mut news, mut task } = self;
-        drop(wishes);
+        let Self { queue, mut news, mut task } = self;
+        drop(queue);
         let done = async {
             loop {
                 tokio::select! {
                     ended = &mut task => return ended.is_ok(),
-                    // Its reader has left.
+                    // The user has left, so outcomes are not shown.
                     Some(_unread) = news.recv() => {}
                 }
             }
         };
-        let is_done = tokio::time::timeout(LEAVE_LIMIT, done).await.unwrap_or(false);
+        let is_done = tokio::time::timeout(LEAVE_TIMEOUT, done).await.unwrap_or(false);
         task.abort();
         is_done
     }
 }
 
-struct Carrier {
+/// What the task needs to send a request.
+struct RequestSender {
     chat: Chat,
-    /// For what must not start a gateway that a person has stopped.
+    /// For requests that must not start a gateway that the user stopped.
     reader: ChatReader,
     name: ChatName,
     setup: Setup,
     tell: mpsc::Sender<ChatNews>,
 }
 
-impl Carrier {
-    async fn carry(&self, wish: ChatWish) {
+impl RequestSender {
+    async fn send(&self, request: ChatRequest) {
         let (chat, key) = (&self.chat, self.name.key.as_str());
-        let news = match wish {
-            ChatWish::Say { message_id, words } => self.say(&message_id, &words).await,
-            ChatWish::Stop => self.told(chat.stop(key).await.map(|changed| changed.said)),
-            ChatWish::New => self.told(chat.start_anew(key).await.map(|changed| changed.said)),
-            ChatWish::Resume(None) => self.told(chat.resume(key).await.map(|changed| changed.said)),
-            ChatWish::Resume(Some(number)) => self.told(chat.resume_generation(key, number).await.map(|changed| changed.said)),
-            ChatWish::Allow { permission, option } => match chat.allow(key, &permission, &option).await {
-                // The part that has the answer is shown.
+        let news = match request {
+            ChatRequest::Say { message_id, words } => self.say(&message_id, &words).await,
+            ChatRequest::Stop => self.told(chat.stop(key).await.map(|changed| changed.said)),
+            ChatRequest::New => self.told(chat.start_anew(key).await.map(|changed| changed.said)),
+            ChatRequest::Resume(None) => self.told(chat.resume(key).await.map(|changed| changed.said)),
+            ChatRequest::Resume(Some(number)) => self.told(chat.resume_generation(key, number).await.map(|changed| changed.said)),
+            ChatRequest::Allow { permission, option } => match chat.allow(key, &permission, &option).await {
+                // The part with the answer is shown.
                 Ok(_) => None,
                 Err(e) => self.told(Err(e)),
             },
-            ChatWish::Status => Some(self.shown(ChatNews::Status).await),
-            ChatWish::History => Some(self.shown(ChatNews::History).await),
-            ChatWish::Restart => match chat.restart(None).await {
+            ChatRequest::Status => Some(self.shown(ChatNews::Status).await),
+            ChatRequest::History => Some(self.shown(ChatNews::History).await),
+            ChatRequest::Restart => match chat.restart(None).await {
                 Err(e) if e.is_not_running() => Some(ChatNews::Failed("no gateway runs: your next message starts it".into())),
                 asked => self.told(asked.map(|_| "the gateway restarts when the turns that run have finished".into())),
             },
-            ChatWish::Seen(part) => {
-                // The next terminal shows it once more.
+            ChatRequest::Seen(part) => {
+                // If this fails, the next terminal shows the part again.
                 let _unseen = chat.seen(key, part).await;
                 None
             }
         };
         if let Some(news) = news {
-            // A person who has left needs no news.
+            // The user may have left.
             let _gone = self.tell.send(news).await;
         }
     }
 
-    async fn shown(&self, news: impl Fn(Box<ShownBy>) -> ChatNews) -> ChatNews {
+    async fn shown(&self, news: impl Fn(Box<ShownConversation>) -> ChatNews) -> ChatNews {
         match self.reader.show(&self.name, None).await {
             Ok(found) => news(Box::new(found)),
             Err(failure) => ChatNews::Failed(words(&failure)),
@@ -166,11 +167,11 @@ impl Carrier {
                 Err(e) if is_passing(&e) => {
                     if !std::mem::replace(&mut is_late, true) {
                         let news = ChatNews::Failed(format!("not sent yet, and tried again: {e}"));
-                        // A person who has left needs no news.
+                        // The user may have left.
                         let _gone = self.tell.send(news).await;
                     }
-                    // No descriptor tells when a gateway can be started again.
-                    tokio::time::sleep(SEND_AGAIN_PAUSE).await;
+                    // No descriptor says when a gateway can be started again.
+                    tokio::time::sleep(RESEND_PAUSE).await;
                 }
                 Err(e) => return Some(ChatNews::Unsent { message_id: message_id.to_owned(), why: self.reason(e) }),
             }
@@ -188,7 +189,7 @@ impl Carrier {
         ChatNews::Failed(self.reason(error))
     }
 
-    /// What was wrong, and what to do about it.
+    /// The error and its hint.
     fn reason(&self, error: ClientError) -> String {
         words(&failed(&self.name, error))
     }

@@ -1,7 +1,7 @@
-//! One at a time for each conversation.
+//! A lock of a session: one hook at a time wakes its agent.
 //!
-//! Whoever wakes an agent looks whether it was told, and tells it. A hook outlives an engine that is killed, and the next engine runs another: of two that look
-//! at the same time both would tell. So the second waits for the first, and then finds what that told.
+//! A hook checks whether the agent has the notice, and then delivers it. A hook outlives an engine that is killed, and the next engine runs
+//! another one. If both check at the same time, both deliver. So the second waits for the first, and then finds what it delivered.
 
 use super::super::Failure;
 use rustix::fs::{FlockOperation, flock};
@@ -11,27 +11,27 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where in the home the files are that say who is at it.
+/// The directory of the lock files in the home.
 const DIR: &str = "hooks";
 
-/// The right to tell a conversation, until it is dropped. The kernel takes it back from who is killed.
+/// The right to deliver to a session, until it is dropped. If its holder is killed, the kernel releases it.
 #[derive(Debug)]
-pub(super) struct Alone {
-    /// Nothing where there is no home, and so nobody else.
+pub(super) struct SessionLock {
+    /// None if there is no home, and so no other hook.
     held: Option<(File, PathBuf)>,
 }
 
-impl Alone {
-    /// Waits until nobody else tells this conversation, for at most so long.
-    pub(super) async fn with(home: &Path, session: &str, within: Duration) -> Result<Self, Failure> {
+impl SessionLock {
+    /// Waits for the lock of this session, up to the time limit.
+    pub(super) async fn acquire(home: &Path, session: &str, within: Duration) -> Result<Self, Failure> {
         if !home.exists() {
             return Ok(Self { held: None });
         }
         let cannot = |e: io::Error| Failure::fault(format!("cannot lock session {session:?} for waking: {e}"), "it is tried again");
         let path = file(home, "telling", session).map_err(cannot)?;
-        let (say, held) = tokio::sync::oneshot::channel();
-        // A thread of its own, which nobody waits for should it wait in vain.
-        std::thread::spawn(move || say.send(hold(path)));
+        let (granted, held) = tokio::sync::oneshot::channel();
+        // In a thread of its own, which is left behind if the time limit passes.
+        std::thread::spawn(move || granted.send(hold(path)));
         match tokio::time::timeout(within, held).await {
             Ok(Ok(held)) => Ok(Self { held: Some(held.map_err(cannot)?) }),
             Ok(Err(_)) => Err(cannot(io::Error::other("the lock was not granted"))),
@@ -42,16 +42,16 @@ impl Alone {
     }
 }
 
-impl Drop for Alone {
+impl Drop for SessionLock {
     fn drop(&mut self) {
         if let Some((_file, path)) = &self.held {
-            // While it is held: whoever waits for it finds that it is gone, and makes another.
+            // Removed while the lock is held: a hook that waits for it finds it gone, and makes a new file.
             let _gone = fs::remove_file(path);
         }
     }
 }
 
-/// The file of a conversation, in a directory that only its owner may enter.
+/// The file of a session, in a directory that only its owner may enter.
 pub(super) fn file(home: &Path, what: &str, session: &str) -> io::Result<PathBuf> {
     let dir = home.join(DIR);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
@@ -69,7 +69,7 @@ fn hold(path: PathBuf) -> io::Result<(File, PathBuf)> {
                 done => break done?,
             }
         }
-        // Whoever held it before has removed it, and somebody may have made another.
+        // The last holder removed the file, and another hook may have made a new one.
         let is_it = |meta: fs::Metadata| file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (meta.dev(), meta.ino()));
         if fs::metadata(&path).is_ok_and(is_it) {
             return Ok((file, path));
@@ -91,11 +91,11 @@ mod tests {
         for _ in 0..16 {
             let (home, inside, most) = (tmp.path().to_owned(), inside.clone(), most.clone());
             all.spawn(async move {
-                let alone = Alone::with(&home, "s", Duration::from_secs(60)).await.unwrap();
+                let lock = SessionLock::acquire(&home, "s", Duration::from_secs(60)).await.unwrap();
                 most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
                 tokio::task::yield_now().await;
                 inside.fetch_sub(1, SeqCst);
-                drop(alone);
+                drop(lock);
             });
         }
         while all.join_next().await.transpose().unwrap().is_some() {}
@@ -104,12 +104,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_conversation_does_not_wait_and_nobody_waits_for_ever() {
+    async fn another_session_does_not_wait_and_no_hook_waits_for_ever() {
         let tmp = tempfile::tempdir().unwrap();
         let within = Duration::from_millis(50);
-        let _one = Alone::with(tmp.path(), "a", within).await.unwrap();
-        let _other = Alone::with(tmp.path(), "b", within).await.unwrap();
-        assert!(Alone::with(tmp.path(), "a", within).await.unwrap_err().error().contains("another program"));
-        assert!(Alone::with(&tmp.path().join("none"), "a", within).await.unwrap().held.is_none());
+        let _one = SessionLock::acquire(tmp.path(), "a", within).await.unwrap();
+        let _other = SessionLock::acquire(tmp.path(), "b", within).await.unwrap();
+        assert!(SessionLock::acquire(tmp.path(), "a", within).await.unwrap_err().error().contains("another program"));
+        assert!(SessionLock::acquire(&tmp.path().join("none"), "a", within).await.unwrap().held.is_none());
     }
 }
