@@ -35,7 +35,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let disk = disk()?;
     let product = Product::in_dir(&program, disk.path());
     // The engine is started here, so that it has the product's environment.
-    product.json(["engine", "status"]);
+    product.json(["engine", "start"]);
     let to = Connect::to(product.home().root);
     let sync = sync_time(&product.work())?;
     // One thread, as in the command line.

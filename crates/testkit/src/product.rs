@@ -180,7 +180,7 @@ impl Product {
 
     /// The pid of the engine, which is started if none runs.
     pub fn engine(&self) -> u32 {
-        let status = self.json(["engine", "status"]);
+        let status = self.json(["engine", "start"]);
         status["pid"].as_u64().unwrap_or_else(|| panic!("no engine: {status}")) as u32
     }
 

@@ -39,8 +39,9 @@ fn login(asked: &RequestContext) -> String {
         shell::SnapshotRequest { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
     let path = shell.path.display();
     match parts.snapshots.state(&request) {
+        SnapshotState::Ready { exports: 0, functions: 0, aliases: 0, .. } => format!("{path}: nothing was added by your login files"),
         SnapshotState::Ready { exports, functions, aliases, .. } => {
-            format!("{path}: login files give {exports} variables, {functions} functions and {aliases} aliases")
+            format!("{path}: your login files added {exports} variables, {functions} functions and {aliases} aliases")
         }
         SnapshotState::Failed { failure, .. } => format!("{path}: login files are left out: {failure}"),
         SnapshotState::NotTaken => format!("{path}: login files are read with the first command"),

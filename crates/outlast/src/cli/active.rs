@@ -8,9 +8,9 @@ use std::time::Duration;
 /// The exit code if nothing runs. Not 1 or 2, which are for failures.
 const IDLE: i32 = 3;
 
-/// Report whether a process is running
+/// Exit 0 if any process is running (for scripts)
 ///
-/// Looks at all processes, or at those of a task or a session. Exits 0 if one is running, 3 if none is.
+/// Looks at all processes, or at those of a task or a session. Exits 3 if none is running.
 #[derive(Debug, Args)]
 pub(crate) struct Active {
     /// Look at processes of this task

@@ -55,11 +55,13 @@ enum AttachEnd {
 impl Attach {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let process = named::find(ctx, &client, &self.id).await?;
+        let process = named::find(ctx, &client, &self.id, named::Purpose::Act).await?;
         let info = client.poll(&process.id).await?;
-        let id = info.session_id.to_string();
         if info.status == Status::Exited {
-            let (how, hint) = (format!("{process} {}", ending::sentence(&info.fate)), format!("`outlast log {id}` shows its output"));
+            let (how, hint) = (
+                format!("{process} {}", ending::sentence(&info.fate)),
+                format!("`outlast log {}` shows its output", process.typed(&[self.id])),
+            );
             return Err(Failure::over(how, hint, info.fate.exit_code.flatten()));
         }
         let at_a_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -69,12 +71,12 @@ impl Attach {
         } else {
             by_lines(ctx, &client, &info, self.read_only).await?
         };
-        tell(ctx, &client, &process, left).await
+        tell(ctx, &client, &process, &process.typed(&[self.id]), left).await
     }
 }
 
 /// Reports how the view ended, and returns the exit code.
-async fn tell(ctx: &Context, client: &Client, of: &Named, left: AttachEnd) -> Result<i32, Failure> {
+async fn tell(ctx: &Context, client: &Client, of: &Named, typed: &str, left: AttachEnd) -> Result<i32, Failure> {
     let id = &of.id;
     let now = client.poll(id).await?;
     if ctx.out.json {
@@ -85,9 +87,9 @@ async fn tell(ctx: &Context, client: &Client, of: &Named, left: AttachEnd) -> Re
     match left {
         AttachEnd::Ended if now.fate.completion_reason.is_some() => ctx.out.remark(&format!("\n{of} {}", ending::sentence(&now.fate))),
         AttachEnd::Ended => ctx.out.remark(&format!("\n{of} keeps running; its output has no reader")),
-        AttachEnd::Closed => ctx.out.remark(&format!("\nthis view was closed; {of} keeps running; come back with: outlast attach {id}")),
+        AttachEnd::Closed => ctx.out.remark(&format!("\nthis view was closed; {of} keeps running; come back with: outlast attach {typed}")),
         AttachEnd::Detached | AttachEnd::Signalled(_) => {
-            ctx.out.remark(&format!("\n{of} keeps running; come back with: outlast attach {id}"))
+            ctx.out.remark(&format!("\n{of} keeps running; come back with: outlast attach {typed}"))
         }
     }
     Ok(match left {

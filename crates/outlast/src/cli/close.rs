@@ -16,7 +16,7 @@ pub(crate) struct Close {
 impl Close {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let process = named::find(ctx, &client, &self.id).await?;
+        let process = named::find(ctx, &client, &self.id, named::Purpose::Act).await?;
         let closed = client.close(&process.id).await.map_err(|e| process.failed(ctx, e))?;
         tell(ctx, &process, &closed)
     }

@@ -20,15 +20,17 @@ pub(crate) struct Engine {
 
 #[derive(Debug, Subcommand)]
 enum EngineCommand {
-    /// Show the state of the engine; starts one if none runs
+    /// Show the state of the engine; starts none
     Status {
-        /// Do not start one
-        #[arg(long)]
+        /// As without this flag, which earlier releases needed
+        #[arg(long, hide = true)]
         no_start: bool,
     },
     /// Start the engine, if none runs
     Start,
     /// Stop the engine; processes keep running unless they were started with --on-stop kill
+    ///
+    /// The gateway of `outlast chat` needs an engine and starts it again. `outlast gateway stop` stops the gateway first.
     Stop,
     /// Replace the engine by one that reads the current configuration; every process keeps running
     ///
@@ -40,8 +42,7 @@ enum EngineCommand {
 impl Engine {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         match self.command {
-            EngineCommand::Status { no_start: false } => status(ctx, ctx.client().await?).await,
-            EngineCommand::Status { no_start: true } => match running(ctx).await? {
+            EngineCommand::Status { no_start: _ } => match running(ctx).await? {
                 Some(client) => status(ctx, client).await,
                 None => none(ctx),
             },
@@ -85,7 +86,7 @@ async fn status(ctx: &Context, client: Client) -> Result<i32, Failure> {
     ctx.out.line(&format!("version  {}", s.version))?;
     ctx.out.line(&format!("home     {}", s.home))?;
     ctx.out.line(&format!("since    {}", times::clock_and_age(s.started_at, times::now(), &ctx.world.zone())))?;
-    ctx.out.line(&format!("running  {} of {} known, {} found at its start", s.running, s.known, s.recovered))?;
+    ctx.out.line(&format!("running  {} of {} known, {} already running when the engine started", s.running, s.known, s.recovered))?;
     ctx.out.line(&format!("keeper   {}", s.keeper))?;
     ctx.out.line(&format!("shell    {}", s.shell))?;
     s.degraded.iter().try_for_each(|what| ctx.out.line(&format!("degraded {what}")))?;
@@ -161,12 +162,20 @@ pub(super) async fn tell_outdated(ctx: &Context, client: &Client) {
 
 async fn stop(ctx: &Context, client: Client) -> Result<i32, Failure> {
     let pid = client.engine_status().await?.pid;
+    // A gateway that does not answer is reported by `outlast gateway stop`.
+    let has_gateway = super::gateway::running(ctx).await.is_ok_and(|found| found.is_some());
     let about = About::Words("the engine is ending");
     let done = progress::during(ctx, about, "the engine is still ending", client.engine_stop()).await??;
+    let note = has_gateway.then_some("a gateway runs and starts the engine again; run `outlast gateway stop` first");
     if ctx.out.json {
-        ctx.out.object(&json!({"status": "stopped", "pid": pid, "count": done.count}))?;
+        let mut answer = json!({"status": "stopped", "pid": pid, "count": done.count});
+        if let Some(note) = note {
+            answer["note"] = note.into();
+        }
+        ctx.out.object(&answer)?;
     } else {
         ctx.out.tip(&format!("the engine (pid {pid}) has ended"));
+        note.into_iter().for_each(|note| ctx.out.remark(&format!("note: {note}")));
     }
     Ok(0)
 }

@@ -11,6 +11,9 @@ pub(crate) const OURS: i32 = 125;
 /// The exit code after Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
 
+/// The engine's hint about a process that has ended.
+const LOG_HINT: &str = "`outlast log` shows its output";
+
 /// An error with its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -137,7 +140,12 @@ impl Failure {
             return Self { error, hint: String::new(), done: true, ..self };
         }
         let error = format!("{of}: {}", self.error);
-        self.saying(error)
+        // The engine does not know which words the user can copy.
+        let hint = match &self.of.process {
+            Some(id) if self.hint == LOG_HINT => format!("`outlast log {id}` shows its output"),
+            _ => self.hint.clone(),
+        };
+        Self { error, hint, ..self }
     }
 
     /// Whether a kill of a process that had ended has stopped what it left running.

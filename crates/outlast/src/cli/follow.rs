@@ -23,6 +23,8 @@ const PROMPT: Duration = Duration::from_millis(200);
 pub(crate) struct FollowOutput<'a> {
     pub(crate) client: &'a Client,
     pub(crate) id: &'a str,
+    /// The process in hints, as the user names it.
+    pub(crate) typed: &'a str,
     /// The command, which decides how much is masked.
     pub(crate) command: &'a str,
     pub(crate) from: From,
@@ -81,7 +83,7 @@ impl FollowOutput<'_> {
 
     fn leave(&self, ctx: &Context, chunks: &Chunks) -> Stopped {
         let from = chunks.next_byte().map(|b| format!(" --from-byte {b}")).unwrap_or_default();
-        ctx.out.remark(&format!("\n{0} keeps running; come back with: outlast log {0} --follow{from}", self.id));
+        ctx.out.remark(&format!("\n{0} keeps running; come back with: outlast log {0} --follow{from}", self.typed));
         Stopped::Detached { next_byte: chunks.next_byte() }
     }
 }

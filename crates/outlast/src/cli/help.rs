@@ -87,12 +87,18 @@ pub(crate) fn as_flag(mut args: Vec<OsString>) -> Vec<OsString> {
 /// The command line. Only a call that asks for help pays for the texts.
 pub(crate) fn command_for(args: &[OsString]) -> Command {
     let is_asked = args.len() < 2 || args.iter().any(|arg| arg == "--help" || arg == "-h");
-    if is_asked { in_groups() } else { Cli::command() }
+    if is_asked { in_groups() } else { command() }
 }
 
 /// The command line with examples, for manual pages.
 pub(crate) fn with_all_examples() -> Command {
-    VERBS.iter().fold(Cli::command(), |command, (name, _, examples)| command.mut_subcommand(*name, |verb| with_examples(verb, examples)))
+    VERBS.iter().fold(command(), |command, (name, _, examples)| command.mut_subcommand(*name, |verb| with_examples(verb, examples)))
+}
+
+/// The command line. What clap calls a subcommand is a verb.
+fn command() -> Command {
+    let in_words = |command: Command| command.subcommand_value_name("VERB").subcommand_help_heading("Verbs");
+    in_words(Cli::command()).mut_subcommands(in_words)
 }
 
 fn in_groups() -> Command {

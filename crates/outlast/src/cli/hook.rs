@@ -20,7 +20,7 @@ use std::path::Path;
 /// The session of processes that Hermes starts over MCP without saying in which of its sessions.
 pub(super) const HERMES_OVER_MCP: &str = hermes::OVER_MCP;
 
-/// Wake an agent, or deliver notices between its turns
+/// Wake an agent, or deliver notices (run by other programs)
 ///
 /// Run by other programs, with one JSON object on standard input. A `[[hook]]` table with `wake = true` runs it to start a turn in an agent's session, and an
 /// agent runs it as a hook at the boundaries of its turns. Exits 0 once the agent has the notice. The pages under docs/agents describe the set-up of each agent.

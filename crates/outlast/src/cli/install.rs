@@ -75,6 +75,11 @@ pub(super) enum AgentClient {
     Kimi,
 }
 
+/// The clients that can be configured.
+pub(super) fn client_names() -> Vec<String> {
+    AgentClient::value_variants().iter().filter_map(|client| Some(client.to_possible_value()?.get_name().to_owned())).collect()
+}
+
 impl AgentClient {
     const ALL: [Self; 5] = [Self::Claude, Self::Codex, Self::Opencode, Self::Hermes, Self::Kimi];
 

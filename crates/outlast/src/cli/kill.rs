@@ -12,15 +12,15 @@ use std::time::Duration;
 
 /// Stop a process and everything it started
 ///
-/// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the whole tree is gone. In a pipe and with --json it
-/// prints the output of the process; on a terminal `outlast log` shows it.
+/// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the whole tree is gone.
 ///
-/// If the process has finished, what it left running is stopped. The exit code is then 1, and `left_killed` of --json names what was stopped.
+/// In a pipe and with --json it prints the output of the process, so that a script needs no second call. On a terminal it prints only how the process
+/// ended; `outlast log` shows the output.
+///
+/// If the process has finished, what it left running is stopped, and the exit code is 1 (--json: `left_killed`).
 ///
 /// Several processes are stopped at the same time. If one of them could not be stopped, the exit code is 1. With --json the answer is {"processes": [...]},
 /// each as for one process, or an error with its `id`.
-///
-/// --label stops the processes that have the label, as --all --label does.
 ///
 /// On a terminal, --all and --label ask before they stop processes of other sessions; --yes skips the question. In a pipe and with --json they do not ask.
 #[derive(Debug, Args)]
@@ -92,7 +92,7 @@ fn about<'a>(ctx: &Context, what: &'a str, kill: &outlast_client::Kill) -> About
 /// Stops the named processes, all at the same time.
 async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill) -> Result<i32, Failure> {
     let client = ctx.client().await?;
-    let all = named::find_each(ctx, &client, given).await?;
+    let all = named::find_each(ctx, &client, given, named::Purpose::Act).await?;
     if let ([one], 1) = (&all[..], given.len()) {
         let left = format!("{one} is still being stopped; see with: outlast poll {}", one.id);
         let shown = one.to_string();

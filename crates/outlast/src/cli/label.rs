@@ -107,10 +107,15 @@ pub(crate) struct Selection {
 }
 
 impl NamedOrLabelled {
+    /// The process in a hint, as the user named it.
+    pub(crate) fn typed(&self, one: &named::Named) -> String {
+        one.typed(&self.ids)
+    }
+
     pub(crate) async fn find(&self, ctx: &Context, client: &Client) -> Result<Selection, Failure> {
         let is_labelled = self.label.is_given();
         let given = if is_labelled { self.label.find(ctx, client).await? } else { self.ids.clone() };
-        let all = named::find_each(ctx, client, &given).await?;
+        let all = named::find_each(ctx, client, &given, named::Purpose::Read).await?;
         Ok(Selection { is_one: !is_labelled && given.len() == 1, all })
     }
 }

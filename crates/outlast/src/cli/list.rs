@@ -13,11 +13,11 @@ use std::cmp::Ordering;
 
 /// List processes
 ///
-/// Without --all those that run are shown, and finished ones that left something running. --state exited, failed and lost show finished ones without it.
-/// If several filters are given, a process must pass all of them.
+/// Shows running processes, and finished ones that left a child running. --all or --state exited|failed|lost shows finished ones. If several filters are
+/// given, a process must pass all of them.
 ///
-/// The column TOLD says what its session is notified of: `end`, of its end; `watch`, of lines that match; `hit`, of such a line, which has come; `off`:
-/// watching ended because too many lines matched.
+/// The column NOTIFIES says when the process makes a notice. `end`: when it ends. `watch`: when it prints a watched line. `hit`: a watched line was printed.
+/// `off`: watching has stopped, because too many lines matched.
 #[derive(Debug, Args)]
 #[command(visible_aliases = ["ls", "ps"])]
 pub(crate) struct List {
@@ -32,10 +32,10 @@ pub(crate) struct List {
     name: Option<String>,
     #[command(flatten)]
     label: LabelArgs,
-    /// Sort by this field [default: those that run first, and the older before the younger]
+    /// Sort by this field [default: running first, then oldest first]
     #[arg(long, value_name = "FIELD")]
     sort: Option<SortField>,
-    /// The other way round
+    /// Reverse the order
     #[arg(long)]
     reverse: bool,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct List {
 enum StateFilter {
     /// The command has not ended
     Running,
-    /// The command has ended
+    /// The command has ended, for any reason
     Exited,
     /// It ended and its exit code is not 0, or is not known
     Failed,
@@ -57,7 +57,7 @@ enum StateFilter {
     Starting,
     /// It is being stopped
     Stopping,
-    /// It was started elsewhere and taken in with `adopt`
+    /// It was started elsewhere and added with `adopt`
     Adopted,
     /// It runs, and its keepers are dead
     Orphaned,
@@ -65,6 +65,11 @@ enum StateFilter {
     Unreachable,
     /// It ended, and its exit status is unknown
     Lost,
+}
+
+/// The states that `--state` takes.
+pub(super) fn states() -> Vec<String> {
+    StateFilter::value_variants().iter().filter_map(|state| Some(state.to_possible_value()?.get_name().to_owned())).collect()
 }
 
 impl StateFilter {
@@ -216,7 +221,7 @@ const COLUMNS: [Column; 12] = [
     Column::new("STARTED").goes(7),
     Column::new("ENDED").goes(3),
     Column::new("OUTPUT").goes(8),
-    Column::new("TOLD").goes(1),
+    Column::new("NOTIFIES").goes(1),
     Column::new("CHAT").cut(8).goes(5),
     Column::new("NAME").cut(10).goes(6),
     Column::new("LABELS").cut(12).goes(0),
@@ -247,7 +252,7 @@ fn sorted_lines(processes: &[ProcessInfo], by: Option<SortField>, now: Time, out
                     .tone(Tone::Quiet),
                 Cell::new(&p.fate.ended_at.and_then(|at| times::ago(at, now)).unwrap_or_default()).tone(Tone::Quiet),
                 Cell::new(&by.filter(|by| *by == SortField::Output).map(|_| times::size(p.output_bytes)).unwrap_or_default()),
-                Cell::new(&told(p)),
+                Cell::new(&notifies(p)),
                 Cell::new(Conversation::of(p).map(Conversation::name).unwrap_or_default()),
                 Cell::new(p.name.as_deref().unwrap_or_default()),
                 Cell::new(&label::shown(p).unwrap_or_default()).tone(Tone::Quiet),
@@ -269,8 +274,8 @@ fn pids(p: &ProcessInfo) -> String {
     if p.left.len() > MAX_PIDS { format!("{} …", pids.join(" ")) } else { pids.join(" ") }
 }
 
-/// What its session is notified of, in a word or two: its end, and whether a watched line has come or watching has ended.
-fn told(p: &ProcessInfo) -> String {
+/// What it makes notices of, in a word or two: its end, and whether a watched line was printed or watching has stopped.
+fn notifies(p: &ProcessInfo) -> String {
     let watched = match (p.watch_patterns.is_empty(), p.watch_disabled, p.watch_hit) {
         (true, ..) => None,
         (_, true, _) => Some("off"),

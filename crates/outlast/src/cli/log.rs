@@ -37,13 +37,16 @@ pub(crate) struct Log {
     /// The ids of the processes, once they were looked up.
     #[arg(skip)]
     ids: Vec<String>,
-    /// Show the last N lines; with --since those of what came since. --grep searches among them
-    #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines)]
+    /// The first of them in hints, as the user named it.
+    #[arg(skip)]
+    typed: String,
+    /// Show the last N lines; with --since, the last N of those. --grep searches among them
+    #[arg(long, short = 'n', alias = "tail", value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines)]
     lines: Option<u64>,
     /// Show everything that is kept, also on a terminal
     #[arg(long, conflicts_with_all = ["offset", "limit", "from_byte", "json"])]
     all: bool,
-    /// Show only lines that match this regular expression; with --json only those of the page
+    /// Show only lines that match this regular expression; with --json, it filters one page
     #[arg(long, value_name = "REGEX", conflicts_with = "raw", allow_hyphen_values = true)]
     grep: Option<Regex>,
     /// Show output since this time: a duration such as 30s, 10m or 1h30m, or a time such as 14:00; precise to the second
@@ -58,7 +61,7 @@ pub(crate) struct Log {
     /// How many lines to show; without --offset the last ones
     #[arg(long, value_name = "N", value_parser = some_lines)]
     limit: Option<u64>,
-    /// Show new output as it comes, until the output is closed; Ctrl-C leaves
+    /// Show new output as it comes, until the output is closed; Ctrl-C stops watching
     #[arg(long, short, overrides_with = "follow")]
     follow: bool,
     /// Print the bytes as they were written
@@ -107,6 +110,7 @@ impl Log {
         let client = ctx.client().await?;
         // All are looked up before anything is shown: a name that is wrong is told at once.
         let Selection { all, is_one } = self.which.find(ctx, &client).await?;
+        self.typed = all.first().map(|one| self.which.typed(one)).unwrap_or_default();
         self.ids = all.into_iter().map(|one| one.id).collect();
         if self.prefix || !is_one {
             return several::perform(self, ctx, &client).await;
@@ -231,7 +235,15 @@ impl Log {
             _ => begin.from_byte,
         };
         let id = begin.id;
-        let follow = FollowOutput { client, id: &id, command: &begin.command, from: From::Byte(from), raw: self.raw, to_exit: false };
+        let follow = FollowOutput {
+            client,
+            id: &id,
+            typed: &self.typed,
+            command: &begin.command,
+            from: From::Byte(from),
+            raw: self.raw,
+            to_exit: false,
+        };
         let stopped = follow.show(ctx).await?;
         let now = client.poll(&id).await?;
         if ctx.out.json {
@@ -261,7 +273,7 @@ impl Log {
             printer.finish(ctx).await
         };
         tokio::select! {
-            _ = interrupts.recv() => ctx.out.remark(&format!("\n{0} keeps running; come back with: outlast log {0} --follow", begin.id)),
+            _ = interrupts.recv() => ctx.out.remark(&format!("\n{0} keeps running; come back with: outlast log {0} --follow", self.typed)),
             shown = shown => shown?,
         }
         Ok(0)

@@ -202,10 +202,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Invocation {
     let explained = verb.and_then(|v| v.to_str()).and_then(explain::Explained::named);
     let may_answer_for_a_command =
         verb.is_some_and(|v| ["run", "wait", "rerun", "restart", "acp-proxy", "hook"].iter().any(|own| v == own));
-    let verb_given = verb.map(|v| v.to_string_lossy().into_owned());
-    let parsed = help::command_for(&args).try_get_matches_from(args).and_then(|mut found| Cli::from_arg_matches_mut(&mut found));
-    let parsed = parsed.map_err(|e| mistake::explained(e, verb_given.as_deref()));
-    match parsed {
+    match read(&args) {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Invocation::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Invocation::Keeper(keeper),
         // It connects to an engine by itself, with a time limit short enough for a user who is typing.
@@ -233,6 +230,16 @@ pub(crate) fn parse(args: Vec<OsString>) -> Invocation {
             Invocation::Answered(e.exit_code())
         }
     }
+}
+
+/// The command line as the verbs define it, or a mistake in it with a tip.
+fn read(args: &[OsString]) -> Result<Cli, clap::Error> {
+    let parsed = help::command_for(args).try_get_matches_from(args).and_then(|mut found| Cli::from_arg_matches_mut(&mut found));
+    let mut cli = parsed.map_err(|e| mistake::explained(e, args))?;
+    if let Verb::Run(run) = &mut cli.verb {
+        run.find_separator(args);
+    }
+    Ok(cli)
 }
 
 /// Whether the only mistake is that something is missing.

@@ -2,7 +2,7 @@
 
 use super::out::tame;
 use super::{Context, Failure};
-use outlast_client::{Client, ClientError, Found, Status, code};
+use outlast_client::{Client, ClientError, Found, Scope, Status, code};
 use outlast_core::IdRef;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -19,8 +19,16 @@ impl Named {
     pub(crate) fn failed(&self, ctx: &Context, failure: impl Into<Failure>) -> Failure {
         let failure = failure.into().of_process(&self.id);
         // A user who typed an id knows which process it is.
-        let needs_subject = self.name.is_some() || failure.has_stopped();
+        let needs_subject = self.name.is_some() || failure.has_stopped() || failure.code() == code::ALREADY_EXITED;
         if ctx.out.json || !needs_subject { failure } else { failure.about(self) }
+    }
+}
+
+impl Named {
+    /// The process in the hint of a verb that was given these ids and names: its name if it was given, because a name may mean another process, else its id.
+    pub(crate) fn typed(&self, given: &[String]) -> String {
+        let name = self.name.as_ref().filter(|name| given.contains(name));
+        typed(&self.id, name.map(String::as_str))
     }
 }
 
@@ -28,6 +36,15 @@ impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&shown(&self.id, self.name.as_deref()))
     }
+}
+
+/// What a verb does with the process that was named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It reads, so the newest of several finished processes is what the user wants.
+    Read,
+    /// It changes something.
+    Act,
 }
 
 /// What a user types for a process: its name if that is a plain word, otherwise its id.
@@ -46,12 +63,13 @@ pub(crate) fn shown(id: impl std::fmt::Display, name: Option<&str>) -> String {
     }
 }
 
-/// Looks up a process. If several have the name, a note says which one was taken.
-pub(crate) async fn find(ctx: &Context, client: &Client, given: &str) -> Result<Named, Failure> {
+/// Looks up a process. If the name may mean several, a note says which one was taken.
+pub(crate) async fn find(ctx: &Context, client: &Client, given: &str, purpose: Purpose) -> Result<Named, Failure> {
     match client.find(given).await {
         Ok(found) => {
-            if let Some(note) = note(&found) {
-                ctx.out.remark(&note);
+            if found.namesakes > 1 && !ctx.out.json {
+                let running = count_running(client, &found).await;
+                note(&found, running, purpose).inspect(|note| ctx.out.remark(note));
             }
             Ok(Named { id: found.session_id.to_string(), name: found.name })
         }
@@ -62,10 +80,10 @@ pub(crate) async fn find(ctx: &Context, client: &Client, given: &str) -> Result<
 }
 
 /// Looks up each of several, before anything is done to one of them. A process that is named twice is there once.
-pub(crate) async fn find_each(ctx: &Context, client: &Client, given: &[String]) -> Result<Vec<Named>, Failure> {
+pub(crate) async fn find_each(ctx: &Context, client: &Client, given: &[String], purpose: Purpose) -> Result<Vec<Named>, Failure> {
     let mut all: Vec<Named> = Vec::new();
     for given in given {
-        let found = find(ctx, client, given).await?;
+        let found = find(ctx, client, given, purpose).await?;
         if !all.contains(&found) {
             all.push(found);
         }
@@ -77,17 +95,30 @@ pub(crate) async fn find_each(ctx: &Context, client: &Client, given: &[String]) 
 pub(crate) async fn find_or_id(ctx: &Context, client: &Client, given: String) -> Result<String, Failure> {
     match given.parse() {
         Ok(IdRef::Exact(id)) => Ok(id.to_string()),
-        Ok(IdRef::Prefix(_)) | Err(_) => Ok(find(ctx, client, &given).await?.id),
+        Ok(IdRef::Prefix(_)) | Err(_) => Ok(find(ctx, client, &given, Purpose::Read).await?.id),
     }
 }
 
-fn note(found: &Found) -> Option<String> {
+/// How many processes of this name run.
+async fn count_running(client: &Client, found: &Found) -> usize {
+    if found.status != Status::Running {
+        return 0;
+    }
+    // Without a list the note cannot be made. The verb itself reports an engine that is gone.
+    let scope = Scope { task: None, session: client.owner().session.clone() };
+    let all = client.list(&scope, false).await.unwrap_or_default();
+    all.iter().filter(|p| p.status == Status::Running && p.name == found.name).count()
+}
+
+/// The note about a name that may mean several. None if it is clear which one is meant.
+fn note(found: &Found, running: usize, purpose: Purpose) -> Option<String> {
     let name = found.name.as_deref().filter(|_| found.namesakes > 1)?;
-    let which = match found.status {
-        Status::Running => "the newest that runs",
-        Status::Exited => "the newest; none of them runs",
+    let (which, end) = match (found.status, purpose) {
+        (Status::Running, _) if running > 1 => (format!("{running} running processes"), ""),
+        (Status::Exited, Purpose::Act) => (format!("{} processes", found.namesakes), "; none of them runs"),
+        (Status::Running, _) | (Status::Exited, Purpose::Read) => return None,
     };
-    Some(format!("note: {} processes are called {}; this is {}, {which}", found.namesakes, tame(name), found.session_id))
+    Some(format!("note: {which} are called {}; this is {}, the newest{end}", tame(name), found.session_id))
 }
 
 /// The refusal of a text that is no id, in words for a name.
@@ -183,14 +214,20 @@ mod tests {
     #[test]
     fn a_name_of_several_processes_is_explained() {
         let mut found = Found::new(ProcessId::from_bytes([1; 6]), Some("web".into()), Status::Running);
-        for (namesakes, want) in
-            [(0, None), (1, None), (3, Some("note: 3 processes are called web; this is proc_010101010101, the newest that runs"))]
-        {
+        for (namesakes, running, want) in [
+            (0, 1, None),
+            (1, 1, None),
+            (3, 1, None),
+            (3, 2, Some("note: 2 running processes are called web; this is proc_010101010101, the newest")),
+        ] {
             found.namesakes = namesakes;
-            assert_eq!(note(&found).as_deref(), want);
+            assert_eq!(note(&found, running, Purpose::Read).as_deref(), want);
+            assert_eq!(note(&found, running, Purpose::Act).as_deref(), want);
         }
         found.status = Status::Exited;
-        assert!(note(&found).unwrap().ends_with("the newest; none of them runs"));
+        assert_eq!(note(&found, 0, Purpose::Read), None);
+        let acting = note(&found, 0, Purpose::Act).unwrap();
+        assert_eq!(acting, "note: 3 processes are called web; this is proc_010101010101, the newest; none of them runs");
     }
 
     #[test]
@@ -198,8 +235,12 @@ mod tests {
         let list = json!({"processes": [{"session_id": "proc_1", "fate": {}}], "session_id": null});
         assert_eq!(with_ids(&list), json!({"processes": [{"session_id": "proc_1", "id": "proc_1", "fate": {}}], "session_id": null}));
     }
+
     #[test]
     fn a_hint_names_a_process_as_a_person_can_type_it() {
+        let web = Named { id: "proc_1".into(), name: Some("web".into()) };
+        let given = |text: &str| web.typed(&[text.to_owned()]);
+        assert_eq!((given("web"), given("proc_1"), given("1")), ("web".into(), "proc_1".into(), "proc_1".into()));
         assert_eq!(typed("proc_1", Some("web-2.test")), "web-2.test");
         for name in [None, Some("--force"), Some("my server"), Some("$(id)"), Some("a;b"), Some("")] {
             assert_eq!(typed("proc_1", name), "proc_1", "{name:?}");

@@ -17,7 +17,7 @@ pub(crate) struct Poll {
 impl Poll {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let info = client.poll(&named::find(ctx, &client, &self.id).await?.id).await?;
+        let info = client.poll(&named::find(ctx, &client, &self.id, named::Purpose::Read).await?.id).await?;
         if ctx.out.json {
             ctx.out.object(&named::with_ids(&info))?;
             return Ok(0);
@@ -57,7 +57,7 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
     put("output", Some(times::size(p.output_bytes)));
     put("task", p.task_id.clone());
     put("session", p.session_key.clone());
-    put("told", p.notify_on_complete.then(|| "its end".into()));
+    put("notifies", p.notify_on_complete.then(|| "when it ends".into()));
     put("watched for", (!p.watch_patterns.is_empty()).then(|| watched_for(p)));
     put("input", p.takes_input.then(|| format!("open, {} taken", times::size(p.input_bytes.unwrap_or(0)))));
     put("protection", p.protection.clone().filter(|p| p != "full"));

@@ -9,11 +9,11 @@ use outlast_client::{Client, Command, Reason, RerunChange, code};
 
 /// Run a process's command again in the current environment
 ///
-/// The new process has the directory, the name, the labels and the flags of the first one. A first one that runs keeps running: `outlast restart` stops
-/// it first. With --follow it exits as the command did.
+/// The new process has the directory, the name, the labels and the flags of the original. If the original still runs, it keeps running; use
+/// `outlast restart` to replace it. With --follow it exits as the command did.
 ///
-/// With --edit, $VISUAL or else $EDITOR opens the command. What is saved runs as a shell command line; if it was not changed, the command runs as it was. If
-/// the editor fails or the file is empty, nothing is started.
+/// With --edit, $VISUAL or else $EDITOR opens the command. What is saved runs as a shell command line. If the command is left unchanged, it runs as before.
+/// If the editor fails or the file is empty, nothing is started.
 #[derive(Debug, Args)]
 pub(crate) struct Rerun {
     /// The process: its name, its id, or at least four digits of its id
@@ -39,7 +39,7 @@ impl Rerun {
     async fn start(self, ctx: &Context) -> Result<i32, Failure> {
         let env = self.env.read(&ctx.world)?;
         let client = ctx.client().await?;
-        let process = named::find(ctx, &client, &self.id).await?;
+        let process = named::find(ctx, &client, &self.id, named::Purpose::Act).await?;
         let mut change = RerunChange::default();
         if let Some(name) = self.name {
             change = change.named(name);
@@ -47,7 +47,7 @@ impl Rerun {
         if self.edit {
             match edited(ctx, &client, &process.id).await? {
                 Some(command) => change = change.running(command),
-                None => ctx.out.remark("the command was not changed; it runs as it was"),
+                None => ctx.out.remark("the command was left unchanged; it runs as before"),
             }
         }
         let info = client.rerun_changed(&process.id, ctx.caller(), env, change).await.map_err(refused)?;
@@ -62,7 +62,7 @@ impl Rerun {
         if let Some(bell) = bell {
             bell.leave(ctx, &info);
         }
-        run::started(ctx, &info)
+        run::started(ctx, &client, info).await
     }
 }
 

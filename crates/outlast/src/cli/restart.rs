@@ -37,7 +37,7 @@ impl Restart {
         let env = self.env.read(&ctx.world)?;
         let grace = self.grace.or(kill::configured(ctx));
         let client = ctx.client().await?;
-        let all = named::find_each(ctx, &client, &self.ids).await?;
+        let all = named::find_each(ctx, &client, &self.ids, named::Purpose::Act).await?;
         let shown = match &all[..] {
             [one] => one.to_string(),
             _ => "each of them".to_owned(),

@@ -18,7 +18,7 @@ pub(crate) struct Rm {
 impl Rm {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let all = named::find_each(ctx, &client, &self.ids).await?;
+        let all = named::find_each(ctx, &client, &self.ids, named::Purpose::Act).await?;
         let tell = |of: &Named| ctx.out.tip(&format!("{of} was removed"));
         if let ([one], 1) = (&all[..], self.ids.len()) {
             let removed = client.remove(&one.id).await.map_err(|e| one.failed(ctx, e))?;

@@ -6,7 +6,7 @@ use outlast_client::Route;
 /// What a channel needs to answer in the right place.
 #[derive(Debug, Args)]
 pub(crate) struct RouteArgs {
-    /// Where in a chat to answer, sent along with each notice; K is platform, chat, user, name, thread or message
+    /// Chat address passed along with each notice, for gateways; K is platform, chat, user, name, thread or message
     #[arg(long = "route", value_name = "K=V", value_parser = part)]
     parts: Vec<(RouteField, String)>,
 }

@@ -27,7 +27,8 @@ use std::time::Duration;
 /// Prints the id of the process once the command runs. With --wait or --follow the exit code is that of the command: its own code, 128+n for
 /// signal n, 124 after --timeout, 126 or 127 if it could not be started, 125 if Outlast failed. With --until the exit code is 0 once the line is there.
 ///
-/// With --notify or --watch the session of the process gets a notice, exactly once, even if Outlast crashes in between. `outlast events` reads notices.
+/// With --notify or --watch you get a notice, exactly once, even if Outlast crashes in between. In a shell, `outlast events` shows it. A command that was
+/// started in the session of an agent (--session, OUTLAST_SESSION) notifies that agent.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Run it in a terminal of its own, for programs that need one
@@ -36,10 +37,10 @@ pub(crate) struct Run {
     /// Open a pipe for input, for `write` and `submit`; without this its input is empty
     #[arg(long)]
     stdin: bool,
-    /// Notify its session when it ends
+    /// Make a notice when it ends; `outlast events` shows it
     #[arg(long)]
     notify: bool,
-    /// Notify its session of lines that contain this text; may be given several times
+    /// Make a notice when it prints a line with this text; may be given several times
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     watch: Vec<String>,
     #[command(flatten)]
@@ -90,10 +91,15 @@ pub(crate) struct Run {
     /// The command to run
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
+    /// Whether `--` stands before the command: then its user meant every later word for the command.
+    #[arg(skip)]
+    is_separated: bool,
 }
 
 /// What shells exit with if there is no such program.
 const NOT_FOUND: i32 = 127;
+/// How long a start on a terminal waits for an end that comes at once, such as that of a program that does not exist.
+const IMMEDIATE_END_TIMEOUT: Duration = Duration::from_millis(100);
 /// Shorter values of variables are not masked in the output, so a text with them can be found.
 const SHORTEST_SECRET: usize = 8;
 
@@ -109,6 +115,12 @@ impl Run {
         self.quiet
     }
 
+    /// Reads from the whole command line whether `--` stands before the command.
+    pub(crate) fn find_separator(&mut self, args: &[OsString]) {
+        let before = args.len().checked_sub(self.command.len() + 1);
+        self.is_separated = before.and_then(|at| args.get(at)).is_some_and(|word| word == "--");
+    }
+
     /// Whether it shows the end of the command, if that comes.
     pub(crate) fn shows_output(&self) -> bool {
         self.wait || self.follow || self.until.is_some()
@@ -122,6 +134,7 @@ impl Run {
         let (follow, wait, quiet, id, bell) = (self.follow, self.wait, self.quiet, self.id, self.bell);
         let ready = self.until.clone().map(|text| Ready { text, at_most: self.timeout });
         let misplaced = misplaced(&self.command);
+        let passed = if self.is_separated { None } else { passed_to_command(&self.command) };
         let spec = self.spec(ctx)?;
         if let Some(ready) = &ready {
             check_until(&ready.text, &spec, &Redactor::new(ctx.settings.redact))?;
@@ -146,6 +159,9 @@ impl Run {
         if let (Some(bell), None, false, false) = (&bell, &ready, follow, wait) {
             bell.leave(ctx, &info);
         }
+        if let Some(passed) = passed {
+            ctx.out.tip(&passed);
+        }
         if quiet && !ctx.out.json {
             ctx.out.line(&info.session_id.to_string())?;
             return Ok(0);
@@ -167,7 +183,7 @@ impl Run {
         match (follow, wait) {
             (true, _) => to_its_end(ctx, &client, info, bell).await,
             (_, true) => wait_for_it(ctx, &client, &info, bell).await,
-            (false, false) => started(ctx, &info),
+            (false, false) => started(ctx, &client, info).await,
         }
     }
 
@@ -274,15 +290,29 @@ fn not_passed_on(names: &[String]) -> Option<String> {
     }
 }
 
-/// Reports that the process has started.
-pub(crate) fn started(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure> {
+/// Reports that the process has started. On a terminal also how it has ended, if it ends at once.
+pub(crate) async fn started(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
     if ctx.out.json {
-        ctx.out.object(&with_ids(info))?;
+        ctx.out.object(&with_ids(&info))?;
         return Ok(0);
     }
     ctx.out.line(&info.session_id.to_string())?;
-    ctx.out.tip(&stands(info));
+    if ctx.out.has_person() {
+        let ended = ended_at_once(client, &info).await;
+        ctx.out.tip(&stands(&ended.unwrap_or(info)));
+    }
     Ok(0)
+}
+
+/// The process as it stands after a moment, or at its end if that comes first. A list marks nothing as seen, so a notice of the end is delivered all the same.
+async fn ended_at_once(client: &Client, info: &ProcessInfo) -> Option<ProcessInfo> {
+    let mut output = client.follow_to_exit(&info.session_id.to_string(), From::Last(0));
+    let end = async { while let Ok(Some(_)) = output.next().await {} };
+    let _ended = tokio::time::timeout(IMMEDIATE_END_TIMEOUT, end).await;
+    let scope = Scope { task: None, session: info.session_key.clone() };
+    // A process that cannot be looked up is shown as it was after its start.
+    let all = client.list(&scope, true).await.ok()?;
+    all.into_iter().find(|p| p.session_id == info.session_id && p.fate.completion_reason.is_some())
 }
 
 /// The state just after the start, and the command that shows the output.
@@ -297,15 +327,37 @@ fn stands(info: &ProcessInfo) -> String {
     }
 }
 
+/// The long flag of `run` that a word is.
+fn flag_of<'a>(run: &'a clap::Command, word: &OsString) -> Option<&'a clap::Arg> {
+    let flag = word.to_str()?.strip_prefix("--")?;
+    let name = flag.split('=').next().unwrap_or(flag);
+    run.get_arguments().find(|flag| flag.get_long() == Some(name))
+}
+
+/// A note about words of the command that are long flags of `run`, too.
+fn passed_to_command(words: &[OsString]) -> Option<String> {
+    let run = Run::augment_args(clap::Command::new("run"));
+    let mut found = Vec::new();
+    let mut rest = words.iter().skip(1);
+    while let Some(word) = rest.next() {
+        // What follows a `--` of the command's own is no flag.
+        if word == "--" {
+            break;
+        }
+        let Some(flag) = flag_of(&run, word) else { continue };
+        let takes_next = flag.get_action().takes_values() && !word.to_string_lossy().contains('=');
+        let value = takes_next.then(|| rest.next()).flatten();
+        let text = [Some(word), value].into_iter().flatten().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        found.push(format!("`{}`", Redactor::new(true).command(&tame(&text))));
+    }
+    (!found.is_empty()).then(|| format!("note: {} went to the command; flags of Outlast come before it", found.join(", ")))
+}
+
 /// A hint for words that look like a shell command line followed by flags of `run`.
 fn misplaced(words: &[OsString]) -> Option<&'static str> {
     let (program, rest) = words.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let run = Run::augment_args(clap::Command::new("run"));
-    let is_flag = |word: &OsString| {
-        let name = word.to_str().and_then(|word| word.strip_prefix("--")).map(|flag| flag.split('=').next().unwrap_or(flag));
-        name.is_some_and(|name| run.get_arguments().any(|flag| flag.get_long() == Some(name)))
-    };
-    let is_meant = program.to_string_lossy().contains(char::is_whitespace) || rest.iter().any(is_flag);
+    let is_meant = program.to_string_lossy().contains(char::is_whitespace) || rest.iter().any(|word| flag_of(&run, word).is_some());
     is_meant.then_some("a shell line is one word, and flags of run go before it, such as: outlast run --name web 'make && ./serve'")
 }
 
@@ -336,7 +388,7 @@ fn failed_start_with(ctx: &Context, info: &ProcessInfo, if_not_found: Option<&st
 
 async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: Option<Bell>) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
-    let waited = super::wait::for_it(ctx, client, &id, None).await?;
+    let waited = super::wait::for_it(ctx, client, &id, &typed(&id, info.name.as_deref()), None).await?;
     let of = Named { id: id.clone(), name: info.name.clone() };
     if let Some(bell) = bell.filter(|_| waited.fate.completion_reason.is_some()) {
         bell.tell_end(ctx, &of, &info.command, &waited.fate).await;
@@ -355,8 +407,9 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: O
 /// Shows its output until it ends, and returns its exit code.
 pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo, bell: Option<Bell>) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
-    ctx.out.tip(&format!("{id} runs; Ctrl-C leaves it running"));
-    let follow = FollowOutput { client, id: &id, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };
+    let typed = typed(&id, info.name.as_deref());
+    ctx.out.tip(&format!("{typed} runs; Ctrl-C leaves it running"));
+    let follow = FollowOutput { client, id: &id, typed: &typed, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };
     let stopped = follow.show(ctx).await?;
     let now = client.poll(&id).await?;
     if ctx.out.json {
@@ -382,7 +435,7 @@ pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo
             Ok(ending::exit_code(&now.fate))
         }
         Stopped::Ended { .. } => {
-            ctx.out.remark(&format!("{id} keeps running; its output has no reader. `outlast wait {id}` waits for its end"));
+            ctx.out.remark(&format!("{typed} keeps running; its output has no reader. `outlast wait {typed}` waits for its end"));
             Ok(0)
         }
         Stopped::Detached { .. } => Ok(0),
@@ -413,6 +466,19 @@ mod tests {
             p.fate.exit_code = Some(Some(code));
             assert_eq!(stands(&p), format!("{want}; `outlast log hk` shows its output"));
         }
+    }
+
+    #[test]
+    fn flags_of_ours_that_went_to_the_command_are_named() {
+        let note = |line: &str| passed_to_command(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let of = |flags: &str| Some(format!("note: {flags} went to the command; flags of Outlast come before it"));
+        assert_eq!(note("python3 srv.py --name web"), of("`--name web`"));
+        assert_eq!(note("srv --name=web --notify x"), of("`--name=web`, `--notify`"));
+        for none in ["make -f x", "make -j4 --json", "srv -- --name web", "--name", "srv --names web"] {
+            assert_eq!(note(none), None, "{none}");
+        }
+        let secret = note("srv --env API_KEY=sk-ant-REDACTED").unwrap();
+        assert!(!secret.contains("abcdefghijklmnop"), "{secret}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) struct Signal {
 impl Signal {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let all = named::find_each(ctx, &client, &self.ids).await?;
+        let all = named::find_each(ctx, &client, &self.ids, named::Purpose::Act).await?;
         let tell = |of: &Named| ctx.out.tip(&format!("{of} was sent {}", shown(self.signal)));
         if let ([one], 1) = (&all[..], self.ids.len()) {
             let sent = client.signal(&one.id, self.signal).await.map_err(|e| one.failed(ctx, e))?;

@@ -24,7 +24,7 @@ impl Submit {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let text = if self.text == "-" { input::line(input::stdin()?) } else { input::text(self.text)? };
         let client = ctx.client().await?;
-        let process = named::find(ctx, &client, &self.id).await?;
+        let process = named::find(ctx, &client, &self.id, named::Purpose::Act).await?;
         let written = client.submit(&process.id, &text, at(self.offset)).await.map_err(|e| process.failed(ctx, e))?;
         tell(ctx, &process, &written)
     }

@@ -8,7 +8,7 @@ use outlast_tools::{AtLimit, Host, Policy, Schema, Tools};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
-/// Call a tool as an agent does
+/// Call a tool as an agent does (for debugging)
 ///
 /// Prints the answer of the tool as one JSON object on one line. The exit code is 0 even if the tool refuses the call or the command fails, and 2 if the arguments
 /// are not JSON.

@@ -12,16 +12,16 @@ use std::time::Duration;
 
 /// Wait for a process, a pid or a time; the wait survives crashes
 ///
-/// Sets a barrier and waits until it opens. The barrier is on disk: if this call times out or is killed, the barrier stays, and its session gets a notice when
-/// it opens. A session has one barrier that waits; a new one takes its place. Barriers that have opened stay in --list for a while. Exits 0 once the barrier is
-/// open, 124 after --timeout.
+/// Waits for something, and the wait survives this terminal. It is saved on disk as a barrier, which opens when the process or pid ends or the time comes. If
+/// this call times out or is killed, the barrier stays, and you get a notice when it opens (`outlast events`). A session has one waiting barrier; a new one
+/// takes its place. --list shows barriers that have opened for a while. Exits 0 once the barrier is open, 124 after --timeout.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true)))]
 pub(crate) struct Until {
-    /// Wait for the end of this process: its name, its id, or at least four digits of its id; an unknown whole id counts as ended
+    /// Wait for the end of this process: its name, its id, or at least four digits of its id. A full id that is not known, such as that of a removed process, counts as ended
     #[arg(group = "what")]
     id: Option<String>,
-    /// Open on the first reported match, too
+    /// Also stop waiting when it prints a line that `run --watch` looks for
     #[arg(long = "match", conflicts_with_all = ["pid", "at", "time", "list", "clear"])]
     or_match: bool,
     /// Wait for the exit of this operating-system process

@@ -23,7 +23,7 @@ const INTERRUPTED: i32 = 130;
 /// Run the lines of a Procfile and show their output
 ///
 /// Each line is `name: command`; blank lines and lines that begin with # are skipped. Every command runs under its name, in the directory of the file, with
-/// the label procfile=PATH. Lines of output come after the name of their process.
+/// the label procfile=PATH. Each line of output is prefixed with the name of its process.
 ///
 /// Ctrl-C stops all of them; a second Ctrl-C kills them at once. If this program is ended in another way, for instance because the terminal is closed, they
 /// keep running. A process that ends leaves the others running. When all have ended, the exit code is the first that is not 0, in the order of the file.

@@ -3,7 +3,7 @@
 use super::{Context, Failure, named};
 use clap::{Args, Subcommand};
 
-/// Manage terminals attached to a process
+/// Disconnect terminals that are attached to a process
 ///
 /// `outlast attach` attaches a terminal.
 #[derive(Debug, Args)]

@@ -38,7 +38,7 @@ impl Wait {
         let Selection { all, is_one } = self.which.find(ctx, &client).await?;
         match (&all[..], is_one) {
             ([one], true) => {
-                let waited = for_it(ctx, &client, &one.id, self.timeout).await?;
+                let waited = for_it(ctx, &client, &one.id, &self.which.typed(one), self.timeout).await?;
                 if ctx.out.json {
                     ctx.out.object(&named::with_ids(&waited))?;
                     return Ok(code(&waited));
@@ -75,8 +75,8 @@ async fn for_all(ctx: &Context, client: &Client, all: &[Named], at_most: Option<
 }
 
 /// Waits, and shows at a terminal how long and for what.
-pub(crate) async fn for_it(ctx: &Context, client: &Client, id: &str, at_most: Option<Duration>) -> Result<Waited, Failure> {
-    let left = format!("{id} keeps running; wait again with: outlast wait {id}");
+pub(crate) async fn for_it(ctx: &Context, client: &Client, id: &str, typed: &str, at_most: Option<Duration>) -> Result<Waited, Failure> {
+    let left = format!("{typed} keeps running; wait again with: outlast wait {typed}");
     Ok(progress::during(ctx, About::End { client, id, at_most }, &left, client.wait(id, at_most)).await??)
 }
 

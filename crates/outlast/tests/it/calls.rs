@@ -58,7 +58,7 @@ fn refuse_all(errno: i32) {
 /// A start is refused at once, with an error that names the call.
 fn starts_nothing(p: &Product, call: &Call) {
     // The engine runs already, so that only the refusal is measured.
-    p.call(["engine", "status"]);
+    p.call(["engine", "start"]);
     let began = Instant::now();
     let answer = p.call(["run", "--json", "--", "echo never"]);
     let took = began.elapsed();
@@ -144,6 +144,7 @@ fn keepers_start_commands_however_clone3_is_refused() {
 fn a_leaf_is_entered_without_clone3_and_holds_the_whole_tree() {
     const NAME: &str = "calls::a_leaf_is_entered_without_clone3_and_holds_the_whole_tree";
     let p = product().refusing(refusal(named("clone3"), libc::ENOSYS));
+    p.engine();
     let status = p.json(["engine", "status"]);
     if status["degraded"].to_string().contains("cgroup") {
         return outlast_testkit::machine::skipped(NAME, "a cgroup of our own");

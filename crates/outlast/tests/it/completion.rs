@@ -272,7 +272,7 @@ fn a_rerun_is_told_of_as_the_first_was() {
     let told = drained(&p, "s");
     assert_eq!((&told[0]["session_id"], &told[0]["chat_id"], &told[0]["output"]), (&again["session_id"], &json!("7"), &json!("45\n")));
     let listed = p.call(["list", "--all"]).text();
-    assert!(listed.contains("TOLD") && listed.contains("end, watch"), "{listed}");
+    assert!(listed.contains("NOTIFIES") && listed.contains("end, watch"), "{listed}");
     assert!(p.call(["poll", first]).text().contains("watched for  \"a b\", \"-c\""));
 }
 

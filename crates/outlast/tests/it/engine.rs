@@ -49,7 +49,7 @@ fn the_unit_reports_what_a_restart_of_the_machine_ended_without_a_client() {
     let told = hears_of(&log, &lost);
     assert_eq!((&told["event"]["completion_reason"], &told["event"]["exit_code"]), (&json!("lost"), &Value::Null), "{told}");
     // The engine that the unit started serves every client.
-    assert!(p.json(["engine", "status", "--no-start"])["pid"].is_u64());
+    assert!(p.json(["engine", "status"])["pid"].is_u64());
     assert_eq!(p.json(["poll", &lost])["phase"], "lost");
     assert_eq!(p.json(["poll", &over])["exit_code"], 3);
 }
@@ -127,7 +127,7 @@ fn why_an_engine_cannot_start_is_said_once() {
 #[test]
 fn a_restart_with_a_configuration_that_cannot_be_read_ends_nothing() {
     let p = product();
-    let first = p.json(["engine", "status"])["pid"].clone();
+    let first = json!(p.engine());
     p.configure("[limits]\nmax_running = 1\n[[hook]]\nname = \"bad\n");
     for args in [&["engine", "restart"][..], &["engine", "restart", "--json"]] {
         let refused = p.call(args);
@@ -212,7 +212,10 @@ fn a_restart_without_an_engine_starts_one_and_config_show_starts_none() {
     let p = product();
     assert_eq!(p.json(["config", "show"])["engine"], Value::Null);
     assert!(p.call(["config", "show"]).good().text().contains("# engine: none runs"));
-    assert_eq!(p.json(["engine", "status", "--no-start"])["status"], "not_running");
+    for flags in [&[][..], &["--no-start"]] {
+        assert_eq!(p.json([&["engine", "status"][..], flags].concat())["status"], "not_running", "a status starts nothing");
+        assert!(!p.home().root.exists(), "nor does it create a home");
+    }
     let done = p.json(["engine", "restart"]);
     assert_eq!((&done["status"], &done["was"]), (&json!("started"), &Value::Null), "{done}");
 }

@@ -41,6 +41,20 @@ fn a_gateway_is_drained_and_stopped() {
     assert!(p.call(["gateway", "status"]).text().contains("no gateway runs"));
 }
 
+/// `kill --all; engine stop` left a gateway that started the engine again.
+#[test]
+fn a_stop_of_the_engine_names_the_gateway_that_starts_it_again() {
+    let p = product();
+    p.engine();
+    assert_eq!(p.json(["engine", "stop"])["note"], Value::Null);
+    p.engine();
+    let _gateway = FakeGateway::alone(&p.home().root);
+    let note = "a gateway runs and starts the engine again; run `outlast gateway stop` first";
+    assert_eq!(p.call(["engine", "stop"]).good().err, format!("note: {note}\n"));
+    p.engine();
+    assert_eq!(p.json(["engine", "stop"])["note"], note);
+}
+
 /// A restart started a gateway that a person had stopped.
 #[test]
 fn a_restart_starts_no_gateway_where_none_runs() {

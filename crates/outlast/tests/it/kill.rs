@@ -666,7 +666,7 @@ fn descendants_of_other_users_that_cannot_be_examined_are_named_and_not_signalle
     // A cgroup of its own would prove what belongs to it.
     p.configure("engine.cgroup = false");
     let call = |args: &[&str]| Answer::from(crate::places::by_way_of(&p, &WITHOUT_PTRACE, args).output().unwrap());
-    if call(&["engine", "status"]).code != Some(0) {
+    if call(&["engine", "start"]).code != Some(0) {
         return machine::skipped(NAME, "setpriv, to give up a capability");
     }
     // One of another user in a session of its own, whose parents are dead: nothing proves what it belongs to. And one whose session was

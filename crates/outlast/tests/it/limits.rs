@@ -77,7 +77,8 @@ fn an_engine_does_not_keep_the_limits_of_its_first_caller() {
     // Only a privileged engine can remove a hard limit. Others report which one will end them.
     let hard = ["sh", "-c", "ulimit -t 70000; exec \"$@\"", "sh"];
     p.call(["engine", "stop"]).good();
-    let status = Answer::from(by_way_of(&p, &hard, &["engine", "status", "--json"]).output().unwrap()).json();
+    Answer::from(by_way_of(&p, &hard, &["engine", "start"]).output().unwrap()).good();
+    let status = p.json(["engine", "status"]);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", p.engine())).unwrap();
     let is_limited = limits.lines().any(|line| line.starts_with("Max cpu time") && line.contains("70000"));
     let is_told = status["degraded"].to_string().contains("70000 seconds of CPU time");

@@ -167,7 +167,7 @@ fn a_command_that_the_kernel_killed_for_memory_says_so() {
     // If swap is limited too, the command cannot use it. If not, most machines have none.
     let _no_swap = group.set("memory.memsw.limit_in_bytes", "209715200");
     let p = product();
-    assert!(group.around(&p.command(["engine", "status"])).output().unwrap().status.success());
+    assert!(group.around(&p.command(["engine", "start"])).output().unwrap().status.success());
     // It keeps a line in memory until the line ends, which never happens.
     let hog = "exec tail /dev/zero";
     let id = p.run_with(&["--notify"], hog);

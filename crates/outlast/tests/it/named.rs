@@ -20,15 +20,18 @@ fn a_name_means_the_newest_that_runs_or_else_the_newest() {
     assert_eq!((alone.text().as_str(), alone.err.as_str()), ("old\n", ""), "a single process needs no note");
     let older = p.run_with(&["--name", "web"], "echo older; exec sleep 1000");
     let newer = p.run_with(&["--name", "web"], "echo newer; exec sleep 1000");
-    p.call(["kill", &older]).good();
     let said = p.call(["log", "web"]).good();
     assert_eq!(said.text(), "newer\n");
-    assert_eq!(said.err, format!("note: 3 processes are called web; this is {newer}, the newest that runs\n"));
+    assert_eq!(said.err, format!("note: 2 running processes are called web; this is {newer}, the newest\n"));
+    p.call(["kill", &older]).good();
+    let alone = p.call(["log", "web"]).good();
+    assert_eq!((alone.text().as_str(), alone.err.as_str()), ("newer\n", ""), "one of three runs, and is meant");
     assert_eq!(p.json(["poll", "web"])["id"], newer);
     let killed = p.call(["kill", "web"]);
     assert!(killed.err.contains(&format!("web ({newer}) was stopped by kill (SIGTERM)")), "{killed:?}");
-    let said = p.call(["poll", "web"]).good();
-    assert!(said.err.contains(&format!("this is {newer}, the newest; none of them runs")), "{said:?}");
+    assert_eq!(p.call(["poll", "web"]).good().err, "", "the newest is what a reader wants");
+    let said = p.call(["rm", "web"]).good();
+    assert!(said.err.contains(&format!("3 processes are called web; this is {newer}, the newest; none of them runs")), "{said:?}");
 }
 
 #[test]

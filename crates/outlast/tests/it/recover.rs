@@ -26,6 +26,7 @@ fn ids(p: &Product) -> Vec<String> {
 
 /// What `doctor` and `engine status` say is not as it should be.
 fn degraded(p: &Product) -> String {
+    p.engine();
     p.json(["engine", "status"])["degraded"].to_string()
 }
 

@@ -94,7 +94,7 @@ fn a_report_needs_no_engine_and_no_readable_configuration() {
     assert!(read(&directory, "doctor.txt").contains("no engine runs"), "{text}");
     let listed = read(&directory, "processes.json");
     assert!(listed.contains("no engine runs") && listed.contains(&id), "{listed}");
-    assert_eq!(p.json(["engine", "status", "--no-start"])["status"], "not_running", "none was started");
+    assert_eq!(p.json(["engine", "status"])["status"], "not_running", "none was started");
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn an_edited_rerun_runs_what_was_saved() {
     p.wait(&args);
     let same = edit(&["rerun", "--json", &args, "--edit"], "true").good().json();
     assert_eq!(p.wait(same["id"].as_str().unwrap())["output"], "$HOME a b\n");
-    assert_eq!(edit(&["rerun", &args, "--edit"], "true").good().err, "the command was not changed; it runs as it was\n");
+    assert_eq!(edit(&["rerun", &args, "--edit"], "true").good().err, "the command was left unchanged; it runs as before\n");
     let changed = edit(&["rerun", "--json", &args, "--edit"], &editor(&p, r#"sed -i 's/echo/echo then/' "$1""#)).good().json();
     assert_eq!(p.wait(changed["id"].as_str().unwrap())["output"], "then $HOME a b\n");
     assert_eq!(drafts(&p), 0);

@@ -1,7 +1,10 @@
 //! `run`: how a command is started, and what its caller gets to know.
 
 use crate::gate::{Gate, printed, until_printed};
+use crate::person::Person;
 use crate::support::*;
+use rustix::pty::OpenptFlags;
+use rustix::termios::{Action, tcflow};
 
 #[test]
 fn case_001_run_answers_at_once_with_id_and_pid_and_it_is_listed_as_running() {
@@ -417,6 +420,38 @@ fn flags_behind_the_command_are_explained_if_the_program_is_not_found() {
     }
     let failed = p.call(["run", "no-such-program", "-x"]);
     assert!(failed.code == Some(127) && !failed.err.contains("flags of run"), "{failed:?}");
+}
+
+#[test]
+fn flags_that_went_to_the_command_are_named_on_a_terminal() {
+    let p = product();
+    let note = "note: `--name web` went to the command; flags of Outlast come before it";
+    let shown = |args: &[&str]| Person::calls(&p, &[&["run"], args].concat()).until_the_end().0;
+    assert!(shown(&["echo", "--name", "web"]).contains(note));
+    for separated in [&["--", "echo", "--name", "web"][..], &["--name", "b5", "echo", "-f"]] {
+        assert!(!shown(separated).contains("went to the command"), "{separated:?}");
+    }
+    assert_eq!(p.call(["run", "echo", "--name", "web"]).good().err, "", "a program reads no notes");
+}
+
+#[test]
+fn a_command_that_ends_at_once_is_reported_as_ended_on_a_terminal() {
+    let p = product();
+    // The call prints the id on a terminal whose output is stopped, so it looks for the end only when that has come.
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let screen = rustix::pty::openpt(flags).unwrap();
+    rustix::pty::grantpt(&screen).unwrap();
+    rustix::pty::unlockpt(&screen).unwrap();
+    let stopped = rustix::pty::ioctl_tiocgptpeer(&screen, flags).unwrap();
+    tcflow(&stopped, Action::OOff).unwrap();
+    let path = rustix::pty::ptsname(&screen, Vec::new()).unwrap().into_string().unwrap();
+    let person = crate::shell::types(&p, &format!("outlast run --notify --name typo nosuchprogram > {path}"));
+    eventually("the end", || (p.json(["list", "--all"])["processes"][0]["status"] == "exited").then_some(()));
+    tcflow(&stopped, Action::OOn).unwrap();
+    let (shown, code) = person.until_the_end();
+    assert!(shown.contains("failed (exit 127); `outlast log typo` shows its output"), "{shown}");
+    assert_eq!(code, Some(0), "it was started");
+    assert!(p.call(["events"]).good().text().contains("typo failed (exit 127)"), "the notice comes all the same");
 }
 
 #[test]

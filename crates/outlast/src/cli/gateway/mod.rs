@@ -45,7 +45,7 @@ impl GatewayArgs {
 }
 
 /// A connection to the running gateway, if there is one.
-async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
+pub(super) async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
     match Chat::connect(&Connect::to(&ctx.settings.home)).await {
         Ok(chat) => Ok(Some(chat)),
         Err(e) if e.is_not_running() => Ok(None),
