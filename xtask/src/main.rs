@@ -30,6 +30,7 @@ mod smoke;
 mod source;
 mod types;
 mod usage;
+mod wait;
 mod words;
 
 use anyhow::{Result, bail};

@@ -316,24 +316,7 @@ impl Stage {
     /// Kills the gateway in each attempt of a turn, until the conversation is suspended. A message starts a new one.
     fn play_suspension(&mut self, chat: &ChatOf, plan: &Plan) -> Result<Seen> {
         let token = format!("m{}", plan.round);
-        let scene = &self.scene;
-        let client = Client::new(&scene.product, chat, &token);
-        scene.product.points().arm(plan.point.name)?;
-        let (turn, spoken) = std::thread::scope(|scope| {
-            let speaking = scope.spawn(|| client.speak("", true));
-            let turn = (1..=3).try_for_each(|attempt| scene.kill_held(plan.point.name, attempt < 3));
-            let turn = turn.and_then(|()| scene.until_finished(chat, &token));
-            if turn.is_err() {
-                client.silence();
-            }
-            (turn, speaking.join().unwrap_or_else(|_| bail!("the client failed")))
-        });
-        let (turn, spoken) = (turn?, spoken?);
-        let is_told = matches!(&spoken, Reply::Over(told) if told["outcome"] == "gave_up");
-        ensure!(is_told, "the client of a turn that was given up was told {spoken:?}");
-        let shown = scene.until("a gateway", || Ok(scene.eyes.show(&chat.key, None)))?.conversation;
-        ensure!(shown.standing == Standing::Suspended && shown.strikes == 3, "after three deaths of the gateway: {shown:?}, {turn:?}");
-        scene.eyes.follow(&chat.key);
+        self.kill_each_attempt(chat, plan, &token, 3, ("gave_up", Standing::Suspended))?;
         // Each gateway follows the running command, so a command is prompted once. An ACP agent is prompted each time.
         let (attempts, reason) = if chat.driver.is_per_turn() { (1, None) } else { (3, Some("restart_interrupted")) };
         self.enter(chat, &token, plan, vec![(attempts, reason, "gave_up")]).least_prompts = attempts as usize;
@@ -348,27 +331,34 @@ impl Stage {
     /// Kills the agent in both attempts of a turn, which fails. The next message is answered.
     fn play_failure(&mut self, chat: &ChatOf, plan: &Plan) -> Result<Seen> {
         let token = format!("m{}", plan.round);
+        self.kill_each_attempt(chat, plan, &token, 2, ("failed", Standing::Active))?;
+        self.enter(chat, &token, plan, vec![(2, Some("agent_ended"), "failed")]).least_prompts = 2;
+        self.say(chat, &format!("y{}", plan.round), "", plan)?;
+        Ok(Seen { is_killed: true, ..Seen::default() })
+    }
+
+    /// Kills a program in each attempt of a turn, and checks the outcome for the client and the standing of the conversation.
+    fn kill_each_attempt(&self, chat: &ChatOf, plan: &Plan, token: &str, attempts: u32, want: (&str, Standing)) -> Result<()> {
         let scene = &self.scene;
-        let client = Client::new(&scene.product, chat, &token);
+        let client = Client::new(&scene.product, chat, token);
         scene.product.points().arm(plan.point.name)?;
         let (turn, spoken) = std::thread::scope(|scope| {
             let speaking = scope.spawn(|| client.speak("", true));
-            let turn = (1..=2).try_for_each(|attempt| scene.kill_held(plan.point.name, attempt < 2));
-            let turn = turn.and_then(|()| scene.until_finished(chat, &token));
+            let turn = (1..=attempts).try_for_each(|attempt| scene.kill_held(plan.point.name, attempt < attempts));
+            let turn = turn.and_then(|()| scene.until_finished(chat, token));
             if turn.is_err() {
                 client.silence();
             }
             (turn, speaking.join().unwrap_or_else(|_| bail!("the client failed")))
         });
         let (turn, spoken) = (turn?, spoken?);
-        let is_told = matches!(&spoken, Reply::Over(told) if told["outcome"] == "failed");
-        ensure!(is_told, "the client of a turn that failed was told {spoken:?}");
+        let (outcome, standing) = want;
+        let has_outcome = matches!(&spoken, Reply::Over(answer) if answer["outcome"] == outcome);
+        ensure!(has_outcome, "after {attempts} deaths the client got {spoken:?} instead of {outcome}");
         let shown = scene.until("a gateway", || Ok(scene.eyes.show(&chat.key, None)))?.conversation;
-        ensure!(shown.standing == Standing::Active && shown.strikes == 2, "after two deaths of the agent: {shown:?}, {turn:?}");
+        ensure!(shown.standing == standing && shown.strikes == attempts, "after {attempts} deaths: {shown:?}, {turn:?}");
         scene.eyes.follow(&chat.key);
-        self.enter(chat, &token, plan, vec![(2, Some("agent_ended"), "failed")]).least_prompts = 2;
-        self.say(chat, &format!("y{}", plan.round), "", plan)?;
-        Ok(Seen { is_killed: true, ..Seen::default() })
+        Ok(())
     }
 
     fn is_breaker_open(&self) -> bool {

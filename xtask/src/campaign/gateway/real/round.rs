@@ -7,6 +7,7 @@ use super::agent::Agent;
 use super::model::{FIRST, LAST, NOTICE, RUNS, STARTS, Thinker};
 use super::plan::{Plan, Victim, Way, When};
 use super::record::Given;
+use crate::wait;
 use anyhow::{Context, Result, bail, ensure};
 use outlast_client::{Shown, Standing, TurnInfo, TurnKind, TurnOutcome};
 use outlast_testkit::product::Product;
@@ -317,15 +318,8 @@ impl<'a> Round<'a> {
         Ok(wrong)
     }
 
-    fn until<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-        let began = Instant::now();
-        loop {
-            if let Some(found) = look()? {
-                return Ok(found);
-            }
-            ensure!(began.elapsed() < PATIENCE, "never came: {what}");
-            std::thread::sleep(LOOK);
-        }
+    fn until<T>(&self, what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        wait::until(what, PATIENCE, LOOK, look)
     }
 
     fn client(&self) -> std::sync::MutexGuard<'_, Option<u32>> {
