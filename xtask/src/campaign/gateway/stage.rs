@@ -5,7 +5,7 @@ use super::agent;
 use super::books::{Cause, Entry};
 use super::client::{Client, Reply};
 use super::eyes::Eyes;
-use super::plan::{AFTER_CRASH, Came, Driver, Kind, ONCE, Ordeal, Plan, Progress, Release, Seen, Victim, expected};
+use super::plan::{AFTER_CRASH, BreakerRelease, Came, Driver, GatewayVictim, Kind, ONCE, Ordeal, Plan, Progress, Seen, expected};
 use super::scene::{Scene, joined};
 use super::strike::Saboteur;
 use anyhow::{Context, Result, bail, ensure};
@@ -153,7 +153,7 @@ impl Stage {
         let token = format!("b{}", plan.round);
         let is_crash = seen.is_killed && plan.victim.has_gateway();
         // A command outlives the gateway, but not the power.
-        let is_interrupted = is_crash && (!chat.driver.is_per_turn() || plan.victim == Victim::Everything);
+        let is_interrupted = is_crash && (!chat.driver.is_per_turn() || plan.victim == GatewayVictim::Everything);
         let outcome = if is_interrupted { AFTER_CRASH } else { ONCE };
         if is_interrupted && self.is_breaker_open() {
             ensure!(self.scene.until_held_back(chat, &token)?, "the breaker did not hold the bystander back");
@@ -202,7 +202,7 @@ impl Stage {
         let may_be = expected(plan, seen);
         let entry = self.enter(chat, &token, plan, may_be.clone());
         entry.least_prompts = least_prompts(&may_be, seen);
-        if release == Some(Release::Write) {
+        if release == Some(BreakerRelease::Write) {
             // The message that resumed it took its place, and quotes it.
             entry.may_be = may_be.into_iter().map(|(_, reason, _)| (1, reason, "cancelled")).collect();
             entry.least_prompts = usize::from(seen.has_prompt);
@@ -283,8 +283,8 @@ impl Stage {
             if self.scene.until_held_back(chat, token)? {
                 release = Some(plan.release);
                 match plan.release {
-                    Release::Resume => ensure!(self.scene.eyes.resume(&chat.key), "it cannot be resumed"),
-                    Release::Write => {
+                    BreakerRelease::Resume => ensure!(self.scene.eyes.resume(&chat.key), "it cannot be resumed"),
+                    BreakerRelease::Write => {
                         let reply = Client::new(&self.scene.product, chat, &format!("r{}", plan.round)).speak("", true)?;
                         ensure!(matches!(reply, Reply::Over(_)), "the message that lets it go on was told {reply:?}");
                     }
@@ -298,10 +298,10 @@ impl Stage {
     }
 
     /// The message that resumed a turn.
-    fn enter_release(&mut self, chat: &ChatOf, plan: &Plan, release: Option<Release>, report: &Report) -> Result<()> {
+    fn enter_release(&mut self, chat: &ChatOf, plan: &Plan, release: Option<BreakerRelease>, report: &Report) -> Result<()> {
         let Some(release) = release else { return Ok(()) };
         report.add(format!("held back by the breaker, and let go with {release:?}"), 1);
-        if release == Release::Write {
+        if release == BreakerRelease::Write {
             let token = format!("r{}", plan.round);
             self.enter(chat, &token, plan, vec![ONCE]);
             if plan.kind() == Kind::Message {
@@ -383,7 +383,7 @@ struct Played {
     seen: Seen,
     turn: TurnInfo,
     /// How a turn was resumed that the breaker held back.
-    release: Option<Release>,
+    release: Option<BreakerRelease>,
 }
 
 impl Scene {
