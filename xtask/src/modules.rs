@@ -22,7 +22,7 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str])] = &[
 const ENGINE_LAYERS: &[(&str, &str)] = &[
     (
         "base",
-        "bytes cgroup clients clock_jumps closing config disk fork_server gateways limits link log_file logout masks near os own_home points \
+        "bytes cgroup clients clock_jumps closing config disk fork_server gateways limits link log_file logout masks mutex near os own_home points \
          program retain run_dir shell spare_folders views",
     ),
     ("folder", "adopt facts final_record keepers left_behind orphan render"),

@@ -1,7 +1,7 @@
 //! Barriers: a session waits for an event, and gets a notice when it happens.
 //!
-//! A barrier is on disk before a client waits for it. While the engine runs a task waits for its event; the next engine resumes that. The opening is a
-//! notice, made in the same transaction; a client that waits right then is answered with it instead.
+//! A barrier is on disk before a client waits for it. While the engine runs, a task waits for its event; the next engine resumes that. When it
+//! opens, a notice is written in the same transaction. A client that is waiting then gets it as its answer instead.
 
 use crate::closing::{Closing, Shutdown};
 use crate::config::Clock;
@@ -9,24 +9,25 @@ use crate::disk::AGAIN;
 use crate::facts::Facts;
 use crate::handle::TableHandle;
 use crate::index::IndexError;
-use crate::notices::{self, Barrier, Outbox, Target, barrier as rows};
+use crate::mutex::lock;
+use crate::notices::{self, Barrier, BarrierTarget, Outbox, barrier as rows};
 use crate::os::ProcessHandle;
 use crate::points::point;
 use outlast_core::{Incarnation, Owner};
 use rusqlite::Connection;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// The barriers of an engine, each with a task that waits for its fact.
+/// The barriers of an engine, each with a task that waits for its event.
 pub(crate) struct Barriers {
     table: TableHandle,
     outbox: Outbox,
     clock: Clock,
     closing: Shutdown,
     open: Mutex<HashMap<String, watch::Sender<String>>>,
-    /// Told when a barrier is taken away.
+    /// Notified when a barrier is removed.
     gone: Notify,
 }
 
@@ -36,44 +37,39 @@ impl Barriers {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.lock().len()
+        lock(&self.open).len()
     }
 
-    /// Told why a barrier is open, once it is; ends without a word if it is taken away.
+    /// Receives why a barrier opened. Closes if the barrier is removed.
     pub(crate) fn opened(&self, id: &str) -> Option<watch::Receiver<String>> {
-        self.lock().get(id).map(watch::Sender::subscribe)
+        lock(&self.open).get(id).map(watch::Sender::subscribe)
     }
 
-    /// These were removed: their tasks end.
+    /// These barriers were removed: their tasks end.
     pub(crate) fn removed(&self, ids: &[String]) {
         self.take_away(ids);
         self.gone.notify_waiters();
     }
 
     fn take_away(&self, ids: &[String]) {
-        let mut all = self.lock();
+        let mut all = lock(&self.open);
         for id in ids {
             all.remove(id);
         }
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, watch::Sender<String>>> {
-        // Entries are put and removed whole, so a panic elsewhere spoils nothing.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Sets a barrier. A conversation has one: the same again is the same, and another takes the place of the one there was.
-pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: Target, id: String) -> Result<Barrier, IndexError> {
+/// Sets a barrier. A session has one: setting the same again changes nothing, and another replaces the one before.
+pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: BarrierTarget, id: String) -> Result<Barrier, IndexError> {
     let barrier = Barrier { id, owner: owner.clone(), target, created_at: barriers.clock.now(), opened: String::new(), hits: None };
     let work = move |db: &Connection| {
-        notices::speaks(db, &barrier.owner)?;
-        // Counted with the same write, so that each match is told before it or after it.
+        notices::note_owner(db, &barrier.owner)?;
+        // Counted in the same transaction, so that each match is either before or after it.
         let hits = match &barrier.target {
-            Target::Process { id, or_match: true, .. } => {
+            BarrierTarget::Process { id, or_match: true, .. } => {
                 id.parse().ok().map(|id| notices::watched(db, id)).transpose()?.map(|(hits, _)| hits)
             }
-            Target::Process { .. } | Target::Pid { .. } | Target::Time { .. } => None,
+            BarrierTarget::Process { .. } | BarrierTarget::Pid { .. } | BarrierTarget::Time { .. } => None,
         };
         rows::put(db, &Barrier { hits, ..barrier })
     };
@@ -85,7 +81,7 @@ pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: Target,
     Ok(found)
 }
 
-/// Takes up the barriers that an earlier engine left.
+/// Resumes the barriers of an earlier engine.
 pub(crate) async fn resume(barriers: &Arc<Barriers>) {
     match barriers.outbox.with(|db| rows::all(db, None)).await {
         Ok(left) => left.into_iter().filter(|b| b.opened.is_empty()).for_each(|b| watch_over(barriers, b)),
@@ -93,10 +89,10 @@ pub(crate) async fn resume(barriers: &Arc<Barriers>) {
     }
 }
 
-/// Has a task look after a barrier, unless one does.
+/// Starts a task for a barrier, unless it has one.
 fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
     let tell = {
-        let mut all = barriers.lock();
+        let mut all = lock(&barriers.open);
         if all.contains_key(&barrier.id) {
             return;
         }
@@ -106,7 +102,7 @@ fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
     };
     let barriers = Arc::clone(barriers);
     tokio::spawn(async move {
-        // It may have been removed before it was in the list.
+        // It may have been removed before it was listed.
         if let Ok(found) = barriers.outbox.barrier(barrier.id.clone()).await
             && found.is_none_or(|b| !b.opened.is_empty())
         {
@@ -115,7 +111,7 @@ fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
         let gone = async {
             loop {
                 let told = barriers.gone.notified();
-                if !barriers.lock().contains_key(&barrier.id) {
+                if !lock(&barriers.open).contains_key(&barrier.id) {
                     return;
                 }
                 told.await;
@@ -130,13 +126,13 @@ fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
     });
 }
 
-/// Waits for what a barrier waits for.
+/// Waits for the event of a barrier.
 async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
     match &barrier.target {
         // The process of another session does not exist for the barrier's owner.
-        Target::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner).await {
+        BarrierTarget::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
-            // The engine ends; the next one takes it up.
+            // The engine ends; the next one resumes the barrier.
             Err(_) => std::future::pending().await,
             Ok(mut view) => {
                 let mut news = barriers.outbox.news();
@@ -153,30 +149,31 @@ async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
                 }
             }
         },
-        Target::Pid { pid, start_ticks, boot } => {
+        BarrierTarget::Pid { pid, start_ticks, boot } => {
             let boot = u128::from_str_radix(boot, 16).unwrap_or(0);
             let of = Incarnation { pid: *pid, start_ticks: *start_ticks, boot };
             while let Ok(life) = ProcessHandle::of(&of) {
                 if life.exited().await.is_ok() {
                     break;
                 }
-                // It cannot be watched right now; whether it lives can still be asked.
+                // It cannot be waited for right now, so it is checked at intervals.
                 tokio::time::sleep(AGAIN).await;
             }
             "pid_gone"
         }
-        Target::Time { at_us } => loop {
+        BarrierTarget::Time { at_us } => loop {
             let left = at_us - barriers.clock.now().micros();
             if left <= 0 {
                 return "time";
             }
-            // A clock that is set says nothing to us, so it is asked now and then.
+            // Nothing reports that the clock was set, so it is read at intervals.
             tokio::time::sleep(Duration::from_micros(left as u64).min(Duration::from_secs(30))).await;
         },
     }
 }
 
-/// Whether a match of a process was told, and it is still watched, or one more than `before`: the last of them may be what ends the watching.
+/// Whether a match of a process was reported and its output is still watched, or whether more than `before` were reported: the last of them may
+/// have ended the watching.
 pub(crate) async fn has_matched(outbox: &Outbox, facts: &Facts, before: Option<u32>) -> bool {
     if facts.kept.spec.tell.watch.is_empty() {
         return false;
@@ -185,18 +182,18 @@ pub(crate) async fn has_matched(outbox: &Outbox, facts: &Facts, before: Option<u
     watched.get(&facts.id()).is_some_and(|(hits, disabled)| (*hits > 0 && !disabled) || before.is_some_and(|before| *hits > before))
 }
 
-/// Writes that a barrier is open, with the notice of it, and wakes the clients that wait.
+/// Records that a barrier is open, with its notice, and wakes the waiting clients.
 async fn open(barriers: &Barriers, barrier: Barrier, why: &'static str, tell: &watch::Sender<String>) {
     loop {
         let (opened, now) = (Barrier { opened: why.into(), ..barrier.clone() }, barriers.clock.now());
         match barriers.outbox.open_barrier(opened, now).await {
             Ok(true) => break,
-            // It was removed just before: no client waits for it.
+            // It was removed just before, so no client waits for it.
             Ok(false) => return barriers.take_away(std::slice::from_ref(&barrier.id)),
             Err(IndexError::Closed) => return,
             Err(error) => {
                 tracing::error!(%error, "a barrier that is open cannot be written yet");
-                // Nothing tells when a disk has room again.
+                // Nothing reports that a disk has space again.
                 tokio::time::sleep(AGAIN).await;
             }
         }

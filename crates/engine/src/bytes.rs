@@ -1,10 +1,22 @@
-//! Random bytes, the names made of them, and bytes as hexadecimal text.
+//! Random bytes, the ids made of them, and hexadecimal text.
 
 use outlast_core::ProcessId;
 
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The bytes of a hexadecimal text; none if it is not one of `N` bytes.
+pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N {
+        return None;
+    }
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * n..2 * n + 2)?, 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// An id for a new process. It may be taken already.
@@ -16,7 +28,12 @@ pub(crate) fn random_id() -> ProcessId {
 
 /// A token that no client can guess.
 pub(crate) fn lease_token() -> String {
-    let mut bytes = [0; 12];
+    random_hex::<12>()
+}
+
+/// `N` random bytes as hexadecimal digits.
+pub(crate) fn random_hex<const N: usize>() -> String {
+    let mut bytes = [0; N];
     random(&mut bytes);
     hex(&bytes)
 }

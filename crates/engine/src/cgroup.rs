@@ -1,4 +1,4 @@
-//! Out of the starter's cgroup, so that its end is not ours, and a place in which each command gets a leaf of its own.
+//! Moves the engine out of its starter's cgroup, and gives each command a cgroup of its own, a leaf.
 
 use crate::logout::{self, Logout};
 use outlast_core::ProcessId;
@@ -11,34 +11,34 @@ use std::time::Duration;
 /// How long systemd may take to answer.
 const BUS_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long keepers whose process is over may take to go.
+/// How long the engine waits at its end for keepers whose process is over.
 const LAST_KEEPERS: Duration = Duration::from_secs(10);
 
-/// A place of our own in the hierarchy.
+/// A cgroup of our own in the hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CgroupDir {
     /// The directory in which leaves are made.
     pub(crate) dir: PathBuf,
-    /// Whether the directory is removed by us when it is empty; a scope is removed by systemd.
+    /// Whether the engine removes the directory when it is empty. systemd removes its scopes itself.
     ours: bool,
 }
 
 /// Where the v2 hierarchy is mounted, and where this process is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Here {
+struct OwnCgroup {
     mount: PathBuf,
     path: String,
 }
 
-/// Why there is none where none was wanted, and what that means.
+/// The reason of an engine that was told not to make cgroups, and what follows from it.
 pub(crate) const SWITCHED_OFF: &str =
     "cgroups are switched off (engine.cgroup): what stops the starter's whole control group may stop processes too";
 
-/// Where the engine is in the cgroup hierarchy.
+/// The place of an engine in the cgroup hierarchy after its start.
 #[derive(Debug, Default)]
-pub(crate) struct Left {
+pub(crate) struct CgroupAtStart {
     /// The cgroup that the engine made for itself, if it could.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<CgroupDir>,
     /// Why it has none, in a sentence.
     pub(crate) degraded: Option<String>,
     /// Whether the engine stays in the login session on purpose, because processes are likelier to survive there. No reason for a warning.
@@ -48,21 +48,21 @@ pub(crate) struct Left {
 }
 
 /// Leaves the starter's cgroup, unless processes are likelier to survive in it.
-pub(crate) async fn leave(tag: &str, user: &str) -> Left {
+pub(crate) async fn leave(tag: &str, user: &str) -> CgroupAtStart {
     let logout = match own_path().filter(|_| !rustix::process::geteuid().is_root() && has_systemd()) {
         Some(path) => Some(Logout::find(&path, user).await),
         None => None,
     };
     if logout.is_some_and(Logout::should_stay) {
         let stays = "the engine stays in the login session, which a logout leaves alone (below the user manager it would end with the last one): processes have no cgroup of their own";
-        return Left { degraded: Some(stays.into()), stays_in_session: true, ..Left::default() };
+        return CgroupAtStart { degraded: Some(stays.into()), stays_in_session: true, ..CgroupAtStart::default() };
     }
     let (place, degraded) = match leave_for(tag).await {
         Ok(place) => (Some(place), None),
         Err(why) => (None, Some(why)),
     };
     let is_below_user_manager = own_path().is_some_and(|path| logout::is_below_user_manager(&path));
-    Left { place, degraded, stays_in_session: false, logout: logout.and_then(|logout| logout.danger(is_below_user_manager)) }
+    CgroupAtStart { place, degraded, stays_in_session: false, logout: logout.and_then(|logout| logout.danger(is_below_user_manager)) }
 }
 
 fn has_systemd() -> bool {
@@ -70,9 +70,9 @@ fn has_systemd() -> bool {
 }
 
 /// Moves to a cgroup of our own. An error says in a sentence why not, and what that means.
-async fn leave_for(tag: &str) -> Result<Place, String> {
+async fn leave_for(tag: &str) -> Result<CgroupDir, String> {
     let meaning = "what stops the starter's whole control group (a service manager, the end of a container) may stop processes too";
-    let here = Here::find().ok_or_else(|| format!("no cgroup v2 hierarchy was found: {meaning}"))?;
+    let here = OwnCgroup::find().ok_or_else(|| format!("no cgroup v2 hierarchy was found: {meaning}"))?;
     let name = format!("outlast-{tag}");
     if here.path.split('/').any(|part| part == name || part.starts_with(&format!("{name}-"))) {
         // An engine that was started by a keeper is there already.
@@ -106,7 +106,7 @@ pub(crate) fn ends_with_namespace() -> bool {
     std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() != FIRST_PID_NAMESPACE)
 }
 
-impl Here {
+impl OwnCgroup {
     fn find() -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
         let mount = mounts.lines().find_map(|line| {
@@ -128,12 +128,12 @@ impl Here {
         all
     }
 
-    /// The place called `name`, or a scope of it, that we are in.
-    fn place_of(&self, name: &str) -> Option<Place> {
+    /// The cgroup called `name`, or a scope of it, that this process is in.
+    fn place_of(&self, name: &str) -> Option<CgroupDir> {
         let scope = format!("{name}-");
         self.ancestors().into_iter().find_map(|dir| {
             let last = dir.file_name()?.to_str()?;
-            (last == name || last.starts_with(&scope)).then(|| Place { ours: last == name, dir: dir.clone() })
+            (last == name || last.starts_with(&scope)).then(|| CgroupDir { ours: last == name, dir: dir.clone() })
         })
     }
 }
@@ -144,16 +144,16 @@ fn own_path() -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
 }
 
-fn migrate(dir: &Path) -> io::Result<Place> {
+fn migrate(dir: &Path) -> io::Result<CgroupDir> {
     make(dir)?;
     let moved = move_into(&dir.join("engine"));
     if let Err(e) = moved {
-        // Others may be in there; then they stay.
+        // Other processes may be in it; then it stays.
         let _ = std::fs::remove_dir(dir.join("engine"));
         let _ = std::fs::remove_dir(dir);
         return Err(e);
     }
-    Ok(Place { dir: dir.to_owned(), ours: true })
+    Ok(CgroupDir { dir: dir.to_owned(), ours: true })
 }
 
 fn make(dir: &Path) -> io::Result<()> {
@@ -169,7 +169,7 @@ fn move_into(dir: &Path) -> io::Result<()> {
         make(dir)?;
         std::fs::write(dir.join("cgroup.procs"), std::process::id().to_string())
     };
-    // The engine before this one may just be removing it.
+    // The previous engine may be removing it right now.
     let gone = |done: &io::Result<()>| done.as_ref().is_err_and(|e| matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)));
     let mut tries = 0..3;
     let mut entered = enter();
@@ -177,12 +177,12 @@ fn move_into(dir: &Path) -> io::Result<()> {
         entered = enter();
     }
     entered?;
-    // Some sandboxes take the write and do nothing.
+    // Some sandboxes accept the write and do nothing.
     let inside = own_path().is_some_and(|path| path.trim_end_matches('/').ends_with(&tail_of(dir)));
     if inside { Ok(()) } else { Err(io::Error::other("the move was accepted and did not happen")) }
 }
 
-/// The last two names of a path, which tell ours from any other.
+/// The last two names of a path, which identify our cgroup.
 fn tail_of(dir: &Path) -> String {
     let mut names: Vec<_> = dir.iter().rev().take(2).map(|n| n.to_string_lossy().into_owned()).collect();
     names.reverse();
@@ -190,7 +190,7 @@ fn tail_of(dir: &Path) -> String {
 }
 
 /// Asks systemd for a scope of our own, which is what it calls a cgroup that it did not start.
-async fn scope(name: &str) -> Result<Place, String> {
+async fn scope(name: &str) -> Result<CgroupDir, String> {
     let uid = rustix::process::geteuid().as_raw();
     let bus = if uid == 0 { "/run/dbus/system_bus_socket".to_owned() } else { format!("/run/user/{uid}/bus") };
     if !Path::new(&bus).exists() {
@@ -215,7 +215,7 @@ async fn scope(name: &str) -> Result<Place, String> {
     // The answer is only that the job was queued.
     let moved = async {
         loop {
-            if let Some(here) = Here::find()
+            if let Some(here) = OwnCgroup::find()
                 && here.path.ends_with(&unit)
                 && let Some(dir) = here.ancestors().pop()
             {
@@ -224,18 +224,18 @@ async fn scope(name: &str) -> Result<Place, String> {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let dir = tokio::time::timeout(BUS_LIMIT, moved).await.map_err(|_| "the scope was made and we are not in it".to_owned())?;
-    move_into(&dir.join("engine")).map_err(|e| format!("the scope is not ours to divide: {e}"))?;
-    Ok(Place { dir, ours: false })
+    let dir = tokio::time::timeout(BUS_LIMIT, moved).await.map_err(|_| "the scope was made, but the engine is not in it".to_owned())?;
+    move_into(&dir.join("engine")).map_err(|e| format!("cannot make a cgroup in the scope: {e}"))?;
+    Ok(CgroupDir { dir, ours: false })
 }
 
-impl Place {
-    /// Where a process's leaf is, if it has one.
+impl CgroupDir {
+    /// The path of a process's leaf. It may not exist.
     pub(crate) fn leaf(&self, id: ProcessId) -> PathBuf {
         self.dir.join(id.to_string())
     }
 
-    /// Removes the leaf of a process that is over, if nothing is in it any more.
+    /// Removes the leaf of a finished process if it is empty.
     pub(crate) fn remove_leaf(&self, id: ProcessId) {
         outlast_store::os::remove_cgroup(&self.leaf(id));
     }
@@ -246,15 +246,15 @@ impl Place {
         all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// Removes every leaf in which nothing is left. Not while anything is being started: its leaf is empty at first.
+    /// Removes every empty leaf. Not to be called while a process is being started: its leaf is empty at first.
     fn sweep(&self) {
         for id in self.leaves() {
             self.remove_leaf(id);
         }
     }
 
-    /// Goes out of it and removes what is empty, so that an engine that ends leaves nothing behind. Where nothing runs any more, the last
-    /// keepers are only about to go, and are waited for.
+    /// Leaves the cgroup and removes what is empty, so that an engine that ends leaves nothing behind. If no command runs any more, the last
+    /// keepers are about to leave, and this waits for them.
     pub(crate) fn leave_behind(&self, home: &Home, nothing_runs: bool) {
         self.sweep();
         let Some(above) = self.dir.parent().filter(|_| self.ours) else { return };
@@ -274,23 +274,23 @@ impl Place {
             if all_leave && let Err(error) = emptied(&self.dir.join("engine"), home) {
                 tracing::debug!(%error, "cannot wait for the last keepers");
             }
-            // In use by keepers, of which the last does it, or by the next engine.
+            // It may be in use by keepers, the last of which removes it, or by the next engine.
             let _in_use = std::fs::remove_dir(self.dir.join("engine")).and_then(|()| std::fs::remove_dir(&self.dir));
         }
     }
 }
 
-/// Whether a process in our cgroup is about to leave it. Keepers of a home that was removed stay until their command ends.
+/// Whether a process in our cgroup is about to exit. Keepers of a home that was removed stay until their command ends.
 fn is_leaving(pid: u32, home: &Home) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { return true };
     let folder =
         line.split(|b| *b == 0).map(|arg| Path::new(std::ffi::OsStr::from_bytes(arg))).find(|arg| arg.starts_with(home.processes()));
-    // A process that is about to be gone has no command line any more.
+    // A process that is exiting has no command line any more.
     folder.is_none_or(|folder| folder.ends_with(UNNAMED) || folder.exists())
 }
 
-/// Returns once no process in this cgroup is about to leave it, or after a time limit.
+/// Returns once no process in this cgroup is about to exit, or after a time limit.
 fn emptied(dir: &Path, home: &Home) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify;
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn ancestors_come_from_the_root_down() {
-        let here = Here { mount: "/sys/fs/cgroup".into(), path: "/a.slice/outlast-12345678/engine".into() };
+        let here = OwnCgroup { mount: "/sys/fs/cgroup".into(), path: "/a.slice/outlast-12345678/engine".into() };
         let all = here.ancestors();
         assert_eq!(all.first().unwrap(), Path::new("/sys/fs/cgroup"));
         assert_eq!(all.last().unwrap(), Path::new("/sys/fs/cgroup/a.slice/outlast-12345678/engine"));

@@ -25,7 +25,7 @@ pub(crate) struct Clients {
 #[derive(Debug, Default)]
 pub(crate) struct Connected {
     count: AtomicUsize,
-    /// Told of every change.
+    /// Changes whenever a client connects or leaves.
     pub(crate) changed: Notify,
 }
 
@@ -44,7 +44,7 @@ impl Clients {
     }
 }
 
-/// A client that counts as connected while this is held.
+/// Counts a client as connected while this is held.
 pub(crate) struct Client(Arc<Clients>, ClientKind);
 
 impl Client {

@@ -41,7 +41,7 @@ pub(crate) struct Moment {
 /// One jump of the wall clock forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Jump {
-    /// What the clock would have shown without the jump, when it was found. A record with a later time was made after the jump.
+    /// The time that the clock would have shown without the jump, when the jump was found. A record with a later time was made after it.
     upto_us: i64,
     /// By how many microseconds.
     by_us: i64,
@@ -55,7 +55,7 @@ impl Jump {
 }
 
 impl ClockJumps {
-    /// Those that were seen in this home. If they cannot be read, or no clock can have made them, there are none.
+    /// Loads the jumps that were seen in this home. None if the file cannot be read, or holds values that no clock can have.
     pub(crate) fn load(home: &Home) -> Self {
         let read: Option<Self> = std::fs::read(home.clock()).ok().and_then(|text| serde_json::from_slice(&text).ok());
         read.filter(|read| read.jumps.iter().all(Jump::is_possible)).unwrap_or_default()
@@ -207,7 +207,7 @@ mod tests {
             jumps.look(at(0, 0, 1), WEEK);
             assert_eq!(days(&jumps, -3 * DAY, 0), 3, "{text}");
             jumps.forward();
-            // It is a clock like any other from then on.
+            // From then on the clock is normal again.
             jumps.look(at(30 * DAY, DAY, 1), WEEK);
             assert_eq!(days(&jumps, -3 * DAY, 30 * DAY), 4, "{text}");
         }

@@ -1,8 +1,8 @@
-//! How far the end of an engine has come.
+//! The stages in which an engine ends.
 
 use tokio::sync::watch;
 
-/// How far the end of the engine has come.
+/// A stage of the engine's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Closing {
     /// It has not begun.
@@ -13,7 +13,7 @@ pub(crate) enum Closing {
     Closed,
 }
 
-/// The end of an engine, for all who have to know of it. Copies are cheap.
+/// The stage of an engine, shared by its tasks. Copies are cheap.
 #[derive(Debug, Clone)]
 pub(crate) struct Shutdown(watch::Sender<Closing>);
 
@@ -24,17 +24,17 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    /// How far it has come.
+    /// The current stage.
     pub(crate) fn stage(&self) -> Closing {
         *self.0.borrow()
     }
 
-    /// It has come that far.
+    /// Enters a stage.
     pub(crate) fn set(&self, stage: Closing) {
         self.0.send_replace(stage);
     }
 
-    /// Returns once it has come that far.
+    /// Returns once the engine has reached this stage.
     pub(crate) fn reached(&self, stage: Closing) -> impl Future<Output = ()> + Send + use<> {
         let mut closing = self.0.subscribe();
         async move {

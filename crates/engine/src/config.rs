@@ -1,4 +1,4 @@
-//! What an engine is told at its start. Nothing below reads the environment or a configuration file.
+//! The settings of an engine. No other module reads the environment or a configuration file.
 
 use crate::limits::Inherited;
 use outlast_core::{Time, limits};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything an engine needs to know.
+/// The settings of an engine.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
@@ -18,47 +18,48 @@ pub struct Config {
     /// The `outlast` executable: what a keeper with news starts, so that hooks and webhooks are called and notices made while no engine runs. Without one,
     /// news waits in the folder of its process for the next engine.
     pub program: Option<PathBuf>,
-    /// What is started as keeper.
+    /// The keeper's program.
     pub keeper: KeeperProgram,
-    /// Whether secrets are masked in what readers see.
+    /// Whether secrets are masked for readers.
     pub redact: bool,
-    /// How long a stop waits before the hard kill, unless the caller says.
+    /// How long a stop waits before KILL, if the request has no grace period.
     pub grace: Duration,
-    /// How many may run at a time.
+    /// How many processes may run at a time.
     pub max_running: usize,
     /// How long a finished process is kept.
     pub keep_for: Duration,
     /// How much disk the processes of the home may take.
     pub keep_bytes: u64,
-    /// The longest wait of the `process` tool; the engine itself waits as long as it is asked to.
+    /// The longest wait of the `process` tool. The engine itself has no limit.
     pub wait_limit: Duration,
-    /// After this age a running process no longer keeps a conversation from being reset, unless the caller says.
+    /// After this age a running process no longer keeps a session from being reset, if the request names no age.
     pub max_age: Duration,
-    /// How much of the end of each log is kept.
+    /// How many bytes of the end of each log are kept.
     pub log_tail_bytes: u64,
-    /// How long an engine with nothing to do stays; zero means for ever.
+    /// How long an idle engine stays; zero means for ever.
     pub idle_exit: Duration,
     /// How long login files may take.
     pub snapshot_limit: Duration,
-    /// How much is told of lines that match.
+    /// How many matches of watch patterns are reported.
     pub watch: outlast_core::Rules,
     /// How long a notice is kept once it is settled.
     pub keep_notices: Duration,
     /// The sinks that push.
     pub sinks: Vec<Push>,
-    /// Whose engine it is.
+    /// The user whose login files and shell are used.
     pub user: UserInfo,
-    /// Where sockets may lie, best first: short paths, on a tmpfs if there is one.
+    /// Directories for sockets, best first: short paths, on a tmpfs if there is one.
     pub run_candidates: Vec<PathBuf>,
     /// Whether to leave the starter's session and cgroup. An embedded engine stays where it is.
     pub detach: bool,
-    /// Whether to make cgroups: a place of our own outside of the starter's, and a leaf for each command. Without, a stop follows the tree process by process.
+    /// Whether to make cgroups: one for the engine outside the starter's, and one for each command. Without them, a stop follows the tree process by
+    /// process.
     pub cgroup: bool,
-    /// What the engine reports as its settings. It does not read them: the other fields count.
+    /// The settings that `engine status` reports. The engine does not use them: the other fields count.
     pub settings: BTreeMap<String, Setting>,
-    /// UTC now.
+    /// The source of the time.
     pub clock: Clock,
-    /// The variables that keepers get: with them a keeper that has news starts an engine of the same settings. Commands see none of them.
+    /// Environment variables for keepers. A keeper that has news starts an engine with them, so it has the same settings. Commands do not get them.
     pub keeper_env: Vec<(OsString, OsString)>,
     /// The limits that the engine got from its starter; none if the engine left them alone.
     pub(crate) inherited: Option<Inherited>,
@@ -67,13 +68,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// An engine inside of another program: it stays in that program's session and cgroup, lives until it is stopped, and no keeper starts another in its
-    /// absence. To be changed field by field.
+    /// For an engine inside another program: it stays in that program's kernel session and cgroup and runs until it is stopped, and no keeper starts
+    /// another one. Change single fields afterwards.
     pub fn embedded(home: impl Into<PathBuf>, keeper: KeeperProgram, user: UserInfo) -> Self {
         Self { program: None, detach: false, idle_exit: Duration::ZERO, ..Self::new(home, PathBuf::new(), keeper, user) }
     }
 
-    /// The defaults of the contract for a home, to be changed field by field.
+    /// The defaults of the contract for a home. Change single fields afterwards.
     pub fn new(home: impl Into<PathBuf>, program: impl Into<PathBuf>, keeper: KeeperProgram, user: UserInfo) -> Self {
         Self {
             home: home.into(),
@@ -111,14 +112,14 @@ impl Config {
 pub enum KeeperProgram {
     /// `outlast-keeper`, started as `outlast-keeper DIR`.
     Binary(PathBuf),
-    /// `outlast` itself, or any other program that is a keeper when it is started as `outlast __keeper DIR`.
+    /// A program that becomes a keeper when it is started as `PROGRAM __keeper DIR`, such as `outlast`.
     SelfAsKeeper(PathBuf),
 }
 
 impl KeeperProgram {
-    /// The running program, so that a program that embeds an engine needs no other. Its `main` has to be the keeper's if the first argument is `__keeper`.
+    /// The running program, so that an embedding program needs no other. Its `main` has to run the keeper if the first argument is `__keeper`.
     pub fn this_program() -> Self {
-        // What runs, also if its file was replaced or removed since.
+        // The running executable, also if its file was replaced or removed since.
         Self::SelfAsKeeper("/proc/self/exe".into())
     }
 
@@ -130,21 +131,21 @@ impl KeeperProgram {
     }
 }
 
-/// A sink that pushes, and what it is for.
+/// A sink, and which notices it gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Push {
     /// Its name.
     pub name: String,
-    /// The kinds it is for; empty means all.
+    /// The kinds of notices it gets; empty means all.
     pub kinds: Vec<String>,
-    /// The sessions it is for, `*` standing for any text; empty means all.
+    /// The sessions whose notices it gets, with `*` for any text; empty means all.
     pub sessions: Vec<String>,
-    /// Whether it tells the agent itself: what it told is not delivered to other takers, and what they were given it does not tell.
+    /// Whether it wakes the agent itself. A notice that it delivered is not delivered to other takers, and it does not deliver those that they have.
     pub wakes: bool,
 }
 
 impl Push {
-    /// A sink that looks on, for everything.
+    /// A sink that observes all notices.
     pub fn observer(name: impl Into<String>) -> Self {
         Self { name: name.into(), kinds: Vec::new(), sessions: Vec::new(), wakes: false }
     }
@@ -155,7 +156,7 @@ impl Push {
     }
 }
 
-/// Whether `text` is what `pattern` describes, `*` standing for any text.
+/// Whether `text` matches `pattern`, in which `*` stands for any text.
 fn glob(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -189,7 +190,7 @@ impl UserInfo {
         Self { name: name.into(), home: home.into(), shell: shell.into() }
     }
 
-    /// The user that variables tell of: `USER`, `HOME` and `SHELL`. One that is missing is empty, `/` and `/bin/sh`.
+    /// The user named by the variables `USER`, `HOME` and `SHELL`. Missing ones count as empty, `/` and `/bin/sh`.
     pub fn of_env(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let mut user = Self::new("", "/", "/bin/sh");
         for (name, value) in env.into_iter().filter(|(_, value)| !value.is_empty()) {
@@ -204,7 +205,7 @@ impl UserInfo {
     }
 }
 
-/// Where the time comes from, so that a test can say what time it is.
+/// The source of the time. Tests replace it.
 #[derive(Clone)]
 pub struct Clock {
     now: Arc<dyn Fn() -> Time + Send + Sync>,
@@ -213,19 +214,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's own.
+    /// The clock of the system.
     pub fn system() -> Self {
         Self::with_elapsed(outlast_store::os::now, || Duration::from_nanos(outlast_store::os::boottime_ns()))
     }
 
-    /// A clock that shows what `now` returns. The same amount of time passes, so it never looks like a clock that was set.
+    /// A clock that shows what `now` returns. Elapsed time comes from it too, so it never looks like a clock that was set.
     pub fn of(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         let now = Arc::new(now);
         let same = Arc::clone(&now);
         Self::with_elapsed(move || now(), move || Duration::from_micros(u64::try_from(same().micros()).unwrap_or(0)))
     }
 
-    /// A clock that shows what `now` returns, while as much time passes as `elapsed` returns. Where they differ, the clock was set.
+    /// A clock that shows what `now` returns, with elapsed time from `elapsed`. If the two differ, the clock was set.
     pub fn with_elapsed(now: impl Fn() -> Time + Send + Sync + 'static, elapsed: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self { now: Arc::new(now), elapsed: Arc::new(elapsed) }
     }

@@ -1,24 +1,25 @@
-//! Where disks are waited for.
+//! On which thread the engine waits for a disk.
 //!
-//! A look into a folder or a small commit takes less time than handing it to another thread and back, so it is done where it is wanted, on a thread that others
-//! want too. If the disk is slow, it is done on another thread, so that other tasks do not wait for it.
+//! A look into a folder or a small commit takes less time than a change of threads and back, so it is done on the thread of the task that
+//! needs it. If the disk is slow, it is done on a blocking thread, so that other tasks do not wait for it.
 //!
 //! Decision 76: docs/decisions/engine.md.
 
+use crate::mutex::lock;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What takes longer makes others wait.
+/// An operation that takes longer than this marks the disk as slow.
 const LONG: Duration = Duration::from_millis(20);
-/// For so long a disk that was slow is taken to be slow.
+/// How long a disk counts as slow after a slow operation.
 const SLOW_FOR: Duration = Duration::from_secs(10);
 
 /// Look again after this long where nothing reports a change: a disk that is full, a keeper that hangs.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is known of a disk.
+/// Whether a disk was slow lately.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     slow_since: Mutex<Option<Instant>>,
@@ -26,31 +27,31 @@ pub(crate) struct Disk {
 
 impl Disk {
     pub(crate) fn is_quick(&self) -> bool {
-        self.slow_since.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|since| since.elapsed() > SLOW_FOR)
+        lock(&self.slow_since).is_none_or(|since| since.elapsed() > SLOW_FOR)
     }
 
-    /// Does something at the disk, and remembers if that was slow.
+    /// Runs an operation on the disk, and records whether it was slow.
     pub(crate) fn timed<T>(&self, what: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let done = what();
         if began.elapsed() > LONG {
-            *self.slow_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *lock(&self.slow_since) = Some(Instant::now());
         }
         done
     }
 
-    /// Does it here if the disk is quick, else on a blocking thread.
+    /// Runs an operation on this thread if the disk is quick, else on a blocking thread.
     pub(crate) async fn at<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         if !self.is_quick() {
             return blocking(what).await;
         }
         // A panic costs the caller its answer, as it does on a blocking thread.
         self.timed(|| catch_unwind(AssertUnwindSafe(what)))
-            .map_err(|_| io::Error::other("a look at the disk panicked; engine.log says why"))
+            .map_err(|_| io::Error::other("reading or writing the disk panicked; engine.log says why"))
     }
 }
 
-/// Does on a blocking thread what waits for a disk.
+/// Runs an operation that waits for a disk on a blocking thread.
 pub(crate) async fn blocking<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(what).await.map_err(io::Error::other)
 }

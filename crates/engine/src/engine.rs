@@ -42,7 +42,7 @@ use tokio::sync::Semaphore;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Another one serves the home. Nothing is wrong.
+    /// Another engine serves the home. Nothing was changed.
     #[error("another engine serves {home}")]
     Taken {
         /// The home.
@@ -68,9 +68,9 @@ pub enum ServeError {
     /// The system refused.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// What was tried.
+        /// What the engine tried to do.
         doing: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -86,7 +86,7 @@ impl ServeError {
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) parts: Arc<Parts>,
-    /// Whether a task accepts connections at the socket. Two would take it from each other.
+    /// Whether a task accepts connections at the socket. Two such tasks would replace each other's socket.
     pub(crate) listening: Arc<Mutex<bool>>,
 }
 
@@ -97,10 +97,10 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Takes the home, finds out how its processes are, and begins to look after them. Returns once every answer about them would be true. That another engine has
-    /// the home is [`ServeError::Taken`], and nothing was touched.
+    /// Locks the home, finds out the state of its processes, and begins to supervise them. Returns once every answer about them would be true. If
+    /// another engine has the home, the error is [`ServeError::Taken`], and nothing was changed.
     ///
-    /// Must be called inside a tokio runtime, and lives in it.
+    /// Must be called inside a tokio runtime. The engine runs there.
     pub async fn start(mut config: Config) -> Result<Self, ServeError> {
         let home = Home::new(&config.home);
         home.create()?;
@@ -114,10 +114,10 @@ impl Engine {
         let mut degraded = Vec::new();
         let left = match (config.detach, config.cgroup) {
             (true, true) => cgroup::leave(&run_dir::tag(&home.root), &config.user.name).await,
-            (true, false) => cgroup::Left { degraded: Some(cgroup::SWITCHED_OFF.into()), ..cgroup::Left::default() },
-            (false, _) => cgroup::Left::default(),
+            (true, false) => cgroup::CgroupAtStart { degraded: Some(cgroup::SWITCHED_OFF.into()), ..cgroup::CgroupAtStart::default() },
+            (false, _) => cgroup::CgroupAtStart::default(),
         };
-        let cgroup::Left { place, degraded: left, stays_in_session, logout } = left;
+        let cgroup::CgroupAtStart { place, degraded: left, stays_in_session, logout } = left;
         degraded.extend(left.into_iter().chain(logout.clone()));
         let refused_call =
             outlast_store::calls::refused().map(|(call, error)| format!("the system call {} is refused here ({error})", call.name));
@@ -135,11 +135,11 @@ impl Engine {
         let live: HashSet<ProcessId> = processes.iter().filter(|(f, _)| !f.phase.is_final()).map(|(f, _)| f.id()).collect();
         run_dir::sweep(&sockets.dir(), |id| live.contains(&id));
         if let Some(place) = place.clone() {
-            // Listed now, when nothing is being started; removed while we go on.
+            // Listed now, while nothing is being started; removed in the background.
             let leaves: Vec<ProcessId> = place.leaves().into_iter().filter(|id| !live.contains(id)).collect();
             tokio::task::spawn_blocking(move || leaves.into_iter().for_each(|id| place.remove_leaf(id)));
         }
-        // An index that is new in a home that is not: what was in it is gone.
+        // A new index in an old home: the content of the old index is lost.
         let rebuilt = opened.fresh && (opened.set_aside.is_some() || !processes.is_empty());
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
         let waiters = Arc::<Waiters>::default();
@@ -208,9 +208,9 @@ impl Engine {
             config,
         });
         let engine = Self { parts: Arc::clone(&parts), listening: Arc::default() };
-        // Clients are answered when everything that happened meanwhile is written with its notices.
+        // Clients are answered once everything that happened while no engine ran is written with its notices.
         if let Err(error) = parts.outbox.begin(rebuilt, parts.now()).await {
-            tracing::error!(%error, "what was being told is told again when its time is over");
+            tracing::error!(%error, "cannot release what the last engine had leased: it is delivered again when the leases run out");
         }
         parts.intake.catch_up(missed).await;
         parts.intake.acknowledge_all(&processes);
@@ -228,7 +228,7 @@ impl Engine {
         connection(Arc::clone(&self.parts), tokio::io::split(stream), ClientKind::Outside).await;
     }
 
-    /// A connection to this engine inside the same program: what a client is made over.
+    /// A connection to this engine inside the same program, for a client.
     pub fn connect(&self) -> tokio::io::DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let engine = self.clone();
@@ -236,14 +236,14 @@ impl Engine {
         theirs
     }
 
-    /// The same for what goes along with the engine, and does not keep one that has nothing else to do.
+    /// A connection for a task that runs beside the engine, such as a sink. It does not keep an idle engine running.
     pub fn connect_within(&self) -> tokio::io::DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         tokio::spawn(connection(Arc::clone(&self.parts), tokio::io::split(ours), ClientKind::Within));
         theirs
     }
 
-    /// Ends the engine: nothing new is begun, processes with `on_stop: kill` are stopped, the others go on. Returns once everything is written.
+    /// Ends the engine: nothing new is started, processes with `on_stop: kill` are stopped, the others keep running. Returns once everything is written.
     pub async fn stop(&self) {
         self.parts.table.begin_stop(Owner::default()).await;
         self.stopped().await;
@@ -254,24 +254,24 @@ impl Engine {
         self.parts.closing.reached(Closing::Closed).await;
     }
 
-    /// Whether it has ended.
+    /// Whether the engine has ended.
     pub fn has_stopped(&self) -> bool {
         self.parts.closing.stage() == Closing::Closed
     }
 
-    /// The home that is served.
+    /// The home that the engine serves.
     pub fn home(&self) -> &std::path::Path {
         &self.parts.home.root
     }
 
-    /// Where the sockets are.
+    /// The directory of the sockets.
     pub fn run_dir(&self) -> PathBuf {
         self.parts.sockets.dir()
     }
 }
 
-/// Ends the engine if the owner of the table panicked: nothing would be answered any more. Its processes go on, and the next call starts an engine that finds
-/// everything on disk, as after a kill.
+/// Ends the engine if the owner of the table panicked, because no request would be answered any more. Processes keep running. The next call
+/// starts an engine that finds everything on disk, as after a kill.
 async fn end_with_owner(parts: Arc<Parts>, owner: tokio::task::JoinHandle<()>) {
     if owner.await.is_ok() {
         return;
@@ -294,7 +294,7 @@ fn lock_home(home: &Home) -> Result<File, ServeError> {
     if !outlast_store::lock::try_hold(&file).map_err(ServeError::io(doing()))? {
         return Err(ServeError::Taken { home: home.root.clone() });
     }
-    // Only for people who look; the lock is what counts.
+    // Only for people who look. The lock decides who serves the home.
     let _told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     // For callers in other containers, where that pid means nothing. Without this file they time out before they get an error.
     let holder = LockHolder::new(std::process::id(), crate::os::namespaces());

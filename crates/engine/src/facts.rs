@@ -1,4 +1,4 @@
-//! What is known of one process, and how it is read from its folder.
+//! The facts about one process, and how they are read from its folder.
 
 use outlast_core::{Phase, ProcessId, Record, Time, apply};
 use outlast_store::dir::ProcessDir;
@@ -7,31 +7,31 @@ use outlast_store::spec::Kept;
 use outlast_store::{journal, lock};
 use std::sync::Arc;
 
-/// What is known of one process. A copy says what was known when it was made.
+/// The facts about one process at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Facts {
-    /// What is kept of the request.
+    /// The kept parts of the request.
     pub(crate) kept: Arc<Kept>,
     /// Where it stands.
     pub(crate) phase: Phase,
     /// When it began to run.
     pub(crate) started_at: Option<Time>,
-    /// How long its log is known to be.
+    /// The known length of its log.
     pub(crate) log_end: u64,
-    /// How far its journal was read.
+    /// The byte up to which its journal was read.
     pub(crate) cursor: u64,
-    /// How much disk it takes, once it is over.
+    /// Its disk use in bytes, once its facts are final.
     pub(crate) bytes: u64,
     /// Whether its owner has seen its end.
     pub(crate) consumed: bool,
     /// Whether another program started it.
     pub(crate) detached: bool,
-    /// Whether its keeper is there and does not answer.
+    /// Whether its keeper lives and does not answer.
     pub(crate) unreachable: bool,
 }
 
 impl Facts {
-    /// Those of a request that was just taken.
+    /// The facts of a request that was just accepted.
     pub(crate) fn accepted(kept: impl Into<Arc<Kept>>) -> Self {
         Self {
             kept: kept.into(),
@@ -58,7 +58,7 @@ impl Facts {
         }
     }
 
-    /// When it began; when it was accepted, if that is not known.
+    /// When it began to run, or when it was accepted if that is not known.
     pub(crate) fn since(&self) -> Time {
         self.started_at.unwrap_or(self.kept.accepted_at)
     }
@@ -68,8 +68,8 @@ impl Facts {
         self.phase.status() == outlast_core::Status::Exited
     }
 
-    /// These facts and what was seen since.
-    pub(crate) fn with(&self, seen: &Seen) -> Self {
+    /// These facts, updated by a look into the folder.
+    pub(crate) fn with(&self, seen: &FolderLook) -> Self {
         let mut next = self.clone();
         let from_meta = seen.meta.iter().flat_map(Snapshot::records);
         for record in from_meta.chain(seen.journal.iter().map(|(_, record)| record.clone())) {
@@ -80,37 +80,37 @@ impl Facts {
             }
             match apply(next.phase.clone(), record) {
                 Ok(phase) => next.phase = phase,
-                // The end that was seen first stands.
+                // The first recorded end counts.
                 Err(error) => tracing::debug!(id = %self.id(), %error, "a record that cannot follow"),
             }
         }
         if let Some(meta) = &seen.meta {
             next.log_end = self.log_end.max(meta.log_end());
         }
-        // A look may be older than what is known; nothing goes back.
+        // A look may be older than these facts; no value goes back.
         next.cursor = self.cursor.max(seen.cursor);
         next.bytes = seen.bytes.unwrap_or(self.bytes);
         next
     }
 }
 
-/// What a look into a folder showed.
+/// The content of a folder, as one look found it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FolderLook {
     /// `meta`, if it is there and whole.
     pub(crate) meta: Option<Snapshot>,
-    /// Why it is not.
+    /// Why `meta` cannot be read.
     pub(crate) damage: Option<String>,
     /// The journal's records from the cursor on, each with the byte at which it begins.
     pub(crate) journal: Vec<(u64, Record)>,
-    /// Where the journal goes on.
+    /// The byte after the last whole record.
     pub(crate) cursor: u64,
-    /// Disk use, where nothing more will be written.
+    /// Disk use, if nothing more will be written.
     pub(crate) bytes: Option<u64>,
 }
 
-impl Seen {
-    /// Looks. Blocks for as long as the disk takes.
+impl FolderLook {
+    /// Reads the folder. Blocks for as long as the disk takes.
     pub(crate) fn look(dir: &ProcessDir, cursor: u64) -> Self {
         let (meta, mut damage) = match Snapshot::read(dir) {
             Ok(meta) => {
@@ -137,17 +137,18 @@ impl Seen {
                 }
             }
         }
-        // A journal is rare, and its last records may be the last there are.
+        // Most processes have no journal. The last records of one may be final.
         let over = !seen.journal.is_empty() || meta.as_ref().is_some_and(|m| m.ended.is_some());
         seen.bytes = over.then(|| dir.disk_bytes().ok()).flatten();
         Self { meta, damage, ..seen }
     }
 }
 
-/// Whether a keeper looks after the process. Asked *before* [`Seen::look`], a free lock means that the look shows the keepers' last word.
+/// Whether a keeper supervises the process. If this is asked *before* [`FolderLook::look`] and the lock is free, the look shows the last records
+/// of the keepers.
 pub(crate) fn has_keeper(dir: &ProcessDir) -> bool {
     lock::is_held(&dir.meta()).unwrap_or_else(|error| {
-        // Who cannot tell must not take it for dead.
+        // If the lock cannot be checked, the keeper must not be taken for dead.
         tracing::warn!(path = %dir.path.display(), %error, "cannot ask for the lock");
         true
     })

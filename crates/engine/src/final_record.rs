@@ -1,6 +1,7 @@
 //! The final records of a process whose keepers are dead: the engine writes them if the lock is free and they are missing.
 
-use crate::facts::{Facts, Seen, has_keeper};
+use crate::facts::{Facts, FolderLook, has_keeper};
+use crate::mutex::lock;
 use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, ProcessId, Record, StartFailure, Stop, StopWay, Time};
 use outlast_store::dir::ProcessDir;
 use outlast_store::journal::Journal;
@@ -13,23 +14,23 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What became of the final records.
+/// The result of an attempt to write the final records.
 #[derive(Debug)]
 pub(crate) enum FinalRecord {
     /// A keeper holds the lock after all.
     Kept,
-    /// The command was never started, provably: it may be started now.
+    /// The command was provably never started: it may be started now.
     NotStarted,
     /// Records were written, or were there already: look again.
     Written,
     /// The result is known, and the disk refuses its records. They are in `seen`, which counts although the folder does not have them.
     Refused {
         /// The contents of the folder, with those records added.
-        seen: Box<Seen>,
+        seen: Box<FolderLook>,
         /// The disk's error.
         error: io::Error,
     },
@@ -42,15 +43,15 @@ pub(crate) struct UnsavedStops(Mutex<HashMap<ProcessId, (Time, Stop)>>);
 impl UnsavedStops {
     /// The latest stop of a process.
     pub(crate) fn of(&self, id: ProcessId) -> Option<(Time, Stop)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        lock(&self.0).get(&id).cloned()
     }
 
     pub(crate) fn keep(&self, id: ProcessId, at: Time, stop: Stop) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (at, stop));
+        lock(&self.0).insert(id, (at, stop));
     }
 }
 
-/// Finds out what became of a process that has no keeper, and writes it down. Blocks for as long as the disk takes.
+/// Finds out how a process without keepers ended, and records it. Blocks for as long as the disk takes.
 ///
 /// `unsaved` is a stop that was carried out although the disk refused its record.
 pub(crate) fn write(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop)>, now: Time) -> io::Result<FinalRecord> {
@@ -58,7 +59,7 @@ pub(crate) fn write(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop
         if facts.phase == Phase::Accepted {
             return Ok(FinalRecord::NotStarted);
         }
-        // It was there; a power cut or a hand took it. A new one carries the lock for what is to be said about that.
+        // A power cut or a person removed `meta`. A new one carries the lock while the final record is written.
         if let Some(meta) = Meta::hold(dir, facts.id(), now)? {
             meta.release()?;
         }
@@ -66,7 +67,7 @@ pub(crate) fn write(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop
     let Some(_lock) = lock_dead(dir)? else { return Ok(FinalRecord::Kept) };
     let retired = retire(dir);
     // Under the lock: no other program writes any more, so this look is final.
-    let mut seen = Seen::look(dir, facts.cursor);
+    let mut seen = FolderLook::look(dir, facts.cursor);
     let facts = facts.with(&seen);
     let meta = seen.meta.as_ref();
     let records = match &facts.phase {
@@ -78,7 +79,7 @@ pub(crate) fn write(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop
             vec![Record::Orphaned { at: now, of: *of }]
         }
         Phase::Running { .. } | Phase::Stopping { .. } => match meta.and_then(|m| m.published.clone()) {
-            // The holder had seen the end. How much of the output the keepers had not read yet is not known, and `poll` says so.
+            // The holder had seen the end. It is unknown how much output the keepers had not read yet, and `poll` says so.
             Some(Ended { ending, log_end, .. }) if ending.outcome != Outcome::Unknown => {
                 vec![Record::Ended { ending, log_end }, Record::OutputClosed { at: now, output: output(dir, &facts) }]
             }
@@ -87,13 +88,13 @@ pub(crate) fn write(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop
         Phase::Accepted
             if meta.map_or_else(|| (seen.damage.is_none() || is_unwritten(dir)) && can_start(dir), |m| m.cmd == 0 && !m.begun) =>
         {
-            // Another keeper may start only from a file that says that nothing was started.
+            // Another keeper may start the command only if the file says that it was not started.
             retired?;
             return Ok(FinalRecord::NotStarted);
         }
         Phase::Accepted => match meta.and_then(|m| Some((forked(m, facts.id())?, m.started_at.unwrap_or(m.created_at)))) {
             Some((of, _)) if is_anothers(of.pid, dir) => vec![Record::Lost { at: now }],
-            // It was forked and may have begun to run, though no keeper was left to record that.
+            // It was forked and may have begun to run; no keeper lived to record that.
             Some((of, at)) => vec![Record::Started { at, of }, Record::Orphaned { at: now, of }],
             None => vec![Record::Lost { at: now }],
         },
@@ -132,7 +133,7 @@ pub(crate) fn is_retired(dir: &ProcessDir) -> io::Result<bool> {
     Ok(!kept)
 }
 
-/// Whether a folder of the same process in another home has keepers, and the command is theirs: the home is a copy, and must not touch what the original runs.
+/// Whether keepers in another home have a folder of the same process. Then this home is a copy, and must not touch what the original runs.
 fn is_anothers(pid: u32, dir: &ProcessDir) -> bool {
     let Some(line) = outlast_store::os::parent_of(pid).and_then(|keeper| std::fs::read(format!("/proc/{keeper}/cmdline")).ok()) else {
         return false;
@@ -144,7 +145,7 @@ fn is_anothers(pid: u32, dir: &ProcessDir) -> bool {
     })
 }
 
-/// Writes down that a process was never started. `false` if a keeper has it.
+/// Records that a process was never started. `false` if a keeper has its lock.
 pub(crate) fn never_started(dir: &ProcessDir, id: ProcessId, failure: StartFailure, now: Time) -> io::Result<bool> {
     let Some(meta) = Meta::hold(dir, id, now)? else { return Ok(false) };
     let ending = Ending { outcome: Outcome::NeverStarted(failure), cause: Cause::OfItsOwn, at: now, oom: false };
@@ -158,16 +159,16 @@ pub(crate) fn never_started(dir: &ProcessDir, id: ProcessId, failure: StartFailu
 }
 
 /// The facts of a process that never started, if the disk refuses to record them.
-pub(crate) fn seen_never_started(dir: &ProcessDir, cursor: u64, failure: StartFailure, now: Time) -> Seen {
+pub(crate) fn seen_never_started(dir: &ProcessDir, cursor: u64, failure: StartFailure, now: Time) -> FolderLook {
     let ending = Ending { outcome: Outcome::NeverStarted(failure), cause: Cause::OfItsOwn, at: now, oom: false };
     let output = OutputEnd { end: 0, left_running: 0 };
-    let mut seen = Seen::look(dir, cursor);
+    let mut seen = FolderLook::look(dir, cursor);
     let records = [Record::Ended { ending, log_end: 0 }, Record::OutputClosed { at: now, output }];
     seen.journal.extend(records.map(|record| (seen.cursor, record)));
     seen
 }
 
-/// Removes what was needed to start. What could not be removed is in that file only, which no other user can read.
+/// Removes the values that only the start needed. If they cannot be removed, they stay in a file that no other user can read.
 fn scrub(dir: &ProcessDir, id: ProcessId) {
     if let Err(error) = SpecFile::scrub(dir) {
         tracing::warn!(%id, %error, "cannot scrub");
@@ -179,7 +180,7 @@ pub(crate) fn stop_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result
     record(dir, &[Record::StopAsked { at: now, stop: stop.clone() }])
 }
 
-/// Records that a client asked to stop what an ended process left running. Keepers that are about to leave have the journal; then it is left out.
+/// Records that a client asked to stop what an ended process left running. Skipped while keepers that are about to leave hold the journal.
 pub(crate) fn stop_of_left_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result<()> {
     match lock_dead(dir)? {
         Some(_lock) => append(&mut Journal::open_for_append(dir)?, &[Record::StopAsked { at: now, stop: stop.clone() }]),
@@ -194,7 +195,7 @@ pub(crate) fn record(dir: &ProcessDir, records: &[Record]) -> io::Result<()> {
     append(&mut Journal::open_for_append(dir)?, records)
 }
 
-/// Whether a keeper was killed before it had written who it is, which it does before it starts anything. After a power cut that is unknown.
+/// Whether a keeper was killed before it wrote its identity, which it does before it starts anything. Unknown after a power cut.
 fn is_unwritten(dir: &ProcessDir) -> bool {
     let Ok(found) = std::fs::metadata(dir.meta()) else { return true };
     let made = found.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
@@ -202,12 +203,12 @@ fn is_unwritten(dir: &ProcessDir) -> bool {
     found.len() < outlast_store::meta::LEN as u64 && made > booted_at(outlast_store::os::now())
 }
 
-/// Whether the request still has what a start needs. A start removes that, so without it there was a start.
+/// Whether the request still has the values that a start needs. A start removes them, so without them there was a start.
 fn can_start(dir: &ProcessDir) -> bool {
     matches!(SpecFile::read_launch(dir), Ok(Some(_)))
 }
 
-/// When the machine was started, by the clock that says it is `now`.
+/// When the machine was started, by the clock that shows `now`.
 pub(crate) fn booted_at(now: Time) -> Time {
     let up = outlast_store::os::boottime_ns() / 1_000;
     Time::from_micros(now.micros() - up as i64)
@@ -221,7 +222,7 @@ fn append(journal: &mut Journal, records: &[Record]) -> io::Result<()> {
 }
 
 fn output(dir: &ProcessDir, facts: &Facts) -> OutputEnd {
-    // The keepers counted none; those that carry the process id can be found without them.
+    // No keeper counted the left-over processes. Those that carry the process id can be found without that.
     let marked = crate::os::pids_of_environment(facts.id()).filter_map(|pid| outlast_store::os::incarnation_of(pid).ok());
     let is_left = |life: &Incarnation| {
         outlast_store::programs::program_of(life.pid).is_none()
@@ -231,8 +232,8 @@ fn output(dir: &ProcessDir, facts: &Facts) -> OutputEnd {
     OutputEnd { end: facts.log_end, left_running: u32::try_from(marked.filter(is_left).count()).unwrap_or(u32::MAX) }
 }
 
-/// What is left to do of the last stop of an orphan that was to leave nothing alive: the engine that carried it out may have died before it was done. What has passed of its
-/// grace has passed, so that engine after engine cannot put it off.
+/// The rest of the last stop of an orphan, if it was to leave nothing alive. The engine that carried it out may have died before it was done. Time
+/// that has passed counts towards the grace period, so that one engine after another cannot extend it.
 pub(crate) fn unfinished(dir: &ProcessDir, now: Time) -> Option<StopWay> {
     let (at, stop) = stops(dir).into_iter().rfind(|(_, stop)| is_hard(stop))?;
     let passed = Duration::from_micros(u64::try_from(now.micros() - at.micros()).unwrap_or(0));
@@ -242,8 +243,8 @@ pub(crate) fn unfinished(dir: &ProcessDir, now: Time) -> Option<StopWay> {
     })
 }
 
-/// As which life of which pid a process was started, if it was.
-pub(crate) fn started_as(seen: &Seen) -> Option<Incarnation> {
+/// The incarnation as which a process was started, if it was.
+pub(crate) fn started_as(seen: &FolderLook) -> Option<Incarnation> {
     let started = |(_, record): &(u64, Record)| match record {
         Record::Started { of, .. } => Some(*of),
         _ => None,
@@ -251,13 +252,13 @@ pub(crate) fn started_as(seen: &Seen) -> Option<Incarnation> {
     seen.meta.as_ref().and_then(Snapshot::command).or_else(|| seen.journal.iter().find_map(started))
 }
 
-/// The stops that an orphan was asked for, and when.
+/// The recorded stops of an orphan, each with its time.
 fn stops(dir: &ProcessDir) -> Vec<(Time, Stop)> {
     let asked = |(_, record)| match record {
         Record::StopAsked { at, stop } => Some((at, stop)),
         _ => None,
     };
-    Seen::look(dir, 0).journal.into_iter().filter_map(asked).collect()
+    FolderLook::look(dir, 0).journal.into_iter().filter_map(asked).collect()
 }
 
 fn is_hard(stop: &Stop) -> bool {
@@ -268,7 +269,7 @@ fn is_hard(stop: &Stop) -> bool {
 }
 
 fn ended_orphan(dir: &ProcessDir, facts: &Facts, stops: Vec<(Time, Stop)>, now: Time) -> Vec<Record> {
-    // A signal alone may have been outlived.
+    // It may have survived a mere TERM.
     match stops.into_iter().rfind(|(_, stop)| is_hard(stop)) {
         // The engine ended it, and its status could not be seen.
         Some((_, stop)) => vec![
@@ -279,10 +280,10 @@ fn ended_orphan(dir: &ProcessDir, facts: &Facts, stops: Vec<(Time, Stop)>, now: 
     }
 }
 
-/// The life of a command that was forked and never said to have started, if it is there and ours.
+/// The incarnation of a command that was forked, and whose start no keeper recorded, if it runs and is ours.
 fn forked(meta: &Snapshot, id: ProcessId) -> Option<Incarnation> {
     let is_it = |of: &Incarnation| {
-        // The pid alone proves nothing; the environment does.
+        // The pid alone proves nothing. The environment does.
         of.boot == meta.boot && outlast_store::os::is_alive(of) && crate::os::pid_of_environment(of.pid, id)
     };
     if meta.begun {

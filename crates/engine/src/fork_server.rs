@@ -14,28 +14,28 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, watch};
 
-/// How often a message is sent to a fork server that turns out to be dead.
+/// How often a request is retried because the fork server is dead.
 const TRIES: u32 = 3;
-/// How long a fork server may take to have room for a message. One that takes longer hangs.
+/// How long a request may wait until the fork server's socket has room. After that the fork server counts as hanging.
 const SENDING: Duration = Duration::from_secs(1);
-/// How long it has to leave once it is not needed any more.
+/// How long it may take to exit once it is not needed any more.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// The fork server of an engine.
 #[derive(Debug)]
 pub(crate) struct ForkServer {
     starter: Arc<KeeperStarter>,
-    /// The folder in which it runs.
+    /// Its working directory.
     folder: PathBuf,
     now: Mutex<Option<Arc<Running>>>,
 }
 
-/// One that was started.
+/// A started fork server.
 #[derive(Debug)]
 struct Running {
-    /// Where it is asked for keepers.
+    /// The socket for requests.
     asks: AsyncFd<OwnedFd>,
-    /// Ends with it.
+    /// Ends when the fork server ends.
     over: watch::Receiver<()>,
 }
 
@@ -63,17 +63,17 @@ impl ForkServer {
         }
     }
 
-    /// Has the next keeper forked by another one, because this one hangs. Keepers that it has forked keep running.
+    /// Gives up a fork server that hangs. The next keeper is forked by a new one. Keepers that it has forked keep running.
     pub(crate) async fn give_up(&self) {
         self.now.lock().await.take();
     }
 
-    /// Lets it end, and waits until it has: it is the last program of this engine that runs.
+    /// Lets the fork server end, and waits until it has: it is the last program of this engine that runs.
     pub(crate) async fn leave(&self) {
         let Some(running) = self.now.lock().await.take() else { return };
         let mut over = running.over.clone();
         drop(running);
-        // An engine that ends does not wait longer.
+        // The end of the engine does not wait longer.
         let _over = tokio::time::timeout(LEAVING, over.changed()).await;
     }
 

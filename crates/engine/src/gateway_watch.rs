@@ -1,4 +1,4 @@
-//! What the engine tells a program that starts gateways.
+//! Tells a program that starts gateways when one is needed.
 
 use crate::closing::Closing;
 use crate::engine::Engine;
@@ -12,7 +12,7 @@ impl Engine {
         *self.parts.gateways.serving.borrow() > 0
     }
 
-    /// Whether a notice is open for a session of gateways that the last of them has not disowned.
+    /// Whether a notice is open for a session of gateways that the last gateway has not disowned.
     ///
     /// # Errors
     ///
@@ -31,26 +31,26 @@ impl Engine {
     }
 }
 
-/// Tells when a gateway may have to be started.
+/// Reports when a gateway may have to be started.
 pub struct GatewayWatch {
     engine: Engine,
     news: watch::Receiver<u64>,
     leases: watch::Receiver<u64>,
     serving: watch::Receiver<usize>,
-    /// What was open at the last look.
+    /// The open sessions at the last look.
     known: Vec<OpenSession>,
 }
 
 impl GatewayWatch {
-    /// Waits for a change. False: the engine ends.
+    /// Waits for a change. `false` if the engine ends.
     pub async fn changed(&mut self) -> bool {
         let parts = &self.engine.parts;
         let mut lapse = None;
-        // A gateway that serves is told itself. An index that cannot be read is asked again with the next change.
+        // A gateway that serves gets the notices itself. If the index cannot be read, the next change leads to another try.
         if !self.engine.is_gateway_serving()
             && let Ok((open, next)) = parts.outbox.open_sessions(moment(parts.now())).await
         {
-            // A lease may have ended since the caller looked.
+            // A lease may have run out since the caller looked.
             if open != self.known {
                 self.known = open;
                 return true;

@@ -1,7 +1,8 @@
-//! The gateways of a home, as far as the engine knows of them.
+//! The gateways of a home.
 
+use crate::mutex::lock;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 /// The most sessions that are remembered as not the gateway's. For one more, a gateway may be started that has nothing to do.
@@ -11,7 +12,7 @@ const MAX_DISOWNED: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Gateways {
     pub(crate) serving: watch::Sender<usize>,
-    /// What the last gateway said at its end.
+    /// Sessions that the last gateway disowned at its end.
     disowned: Mutex<BTreeSet<String>>,
 }
 
@@ -24,7 +25,7 @@ impl Default for Gateways {
 impl Gateways {
     /// The sessions that are not the gateway's. They count only while no gateway serves.
     fn disowned(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.disowned.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.disowned)
     }
 
     /// Whether a session may be the gateway's.
@@ -40,12 +41,12 @@ impl Gateways {
     }
 }
 
-/// A gateway that serves, for as long as this is held.
+/// Counts a gateway as serving while this is held.
 pub(crate) struct Serving<'a>(&'a Gateways);
 
 impl<'a> Serving<'a> {
     pub(crate) fn new(gateways: &'a Gateways) -> Self {
-        // It may create the conversations that the one before had not.
+        // The new gateway may create the sessions that the one before disowned.
         gateways.disowned().clear();
         gateways.serving.send_modify(|n| *n += 1);
         Self(gateways)

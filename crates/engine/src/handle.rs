@@ -4,7 +4,7 @@ use crate::facts::Facts;
 use crate::link::Link;
 use crate::listing::Listing;
 use crate::refuse;
-use crate::table::{Advance, Counts, ProcessView, Reserved, Which};
+use crate::table::{AppliedLook, Counts, ProcessView, Reservation, WhichProcesses};
 use outlast_core::{Owner, ProcessId};
 use outlast_wire::v1::Error;
 use std::sync::Arc;
@@ -26,19 +26,19 @@ pub(crate) enum TableRequest {
     },
     All {
         owner: Owner,
-        which: Which,
+        which: WhichProcesses,
         answer: oneshot::Sender<Vec<ProcessView>>,
     },
     Listing {
         owner: Owner,
-        which: Which,
+        which: WhichProcesses,
         answer: oneshot::Sender<Vec<Listing>>,
     },
     Reserve {
         id: ProcessId,
         hash: String,
         owner: Owner,
-        answer: oneshot::Sender<Result<Reserved, Error>>,
+        answer: oneshot::Sender<Result<Reservation, Error>>,
     },
     Accept {
         facts: Box<Facts>,
@@ -49,7 +49,7 @@ pub(crate) enum TableRequest {
         id: ProcessId,
     },
     ApplyLook {
-        look: Box<Advance>,
+        look: Box<AppliedLook>,
         answer: oneshot::Sender<Option<Arc<Facts>>>,
     },
     Reachable {
@@ -77,7 +77,7 @@ pub(crate) enum TableRequest {
     Counts {
         answer: oneshot::Sender<Counts>,
     },
-    /// End. Processes with `on_stop: kill` that this owner may touch are stopped; without an owner all keep running.
+    /// Ends the engine. Processes with `on_stop: kill` that this owner may touch are stopped; without an owner all keep running.
     Stop {
         by: Option<Owner>,
     },
@@ -88,7 +88,7 @@ pub(crate) enum TableRequest {
 pub(crate) struct TableHandle(mpsc::Sender<TableRequest>);
 
 impl TableHandle {
-    /// A handle, and where the owner hears what it is asked.
+    /// A handle, and the receiver for the owner of the table.
     pub(crate) fn new() -> (Self, mpsc::Receiver<TableRequest>) {
         let (requests, asked) = mpsc::channel(REQUESTS);
         (Self(requests), asked)
@@ -96,13 +96,13 @@ impl TableHandle {
 
     /// Begins to end the engine. Processes that this owner may not touch are not stopped with it.
     pub(crate) async fn begin_stop(&self, by: Owner) {
-        // An engine that has ended already needs no telling.
+        // The engine may have ended already.
         let _gone = self.0.send(TableRequest::Stop { by: Some(by) }).await;
     }
 
     /// Begins to end the engine and leaves every process running, also those with `on_stop: kill`: another engine follows at once.
     pub(crate) async fn begin_hand_over(&self) {
-        // An engine that has ended already needs no telling.
+        // The engine may have ended already.
         let _gone = self.0.send(TableRequest::Stop { by: None }).await;
     }
 
@@ -116,50 +116,51 @@ impl TableHandle {
         self.ask(|answer| TableRequest::Resolve { name, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
     }
 
-    /// Those of `which` that this owner may touch.
-    pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Result<Vec<ProcessView>, Error> {
+    /// The processes of `which` that this owner may touch.
+    pub(crate) async fn all(&self, owner: &Owner, which: WhichProcesses) -> Result<Vec<ProcessView>, Error> {
         let owner = owner.clone();
         self.ask(|answer| TableRequest::All { owner, which, answer }).await.ok_or_else(refuse::stopping)
     }
 
-    /// The same, as far as a list needs it.
-    pub(crate) async fn listing(&self, owner: &Owner, which: Which) -> Result<Vec<Listing>, Error> {
+    /// The same processes, with only what a list needs.
+    pub(crate) async fn listing(&self, owner: &Owner, which: WhichProcesses) -> Result<Vec<Listing>, Error> {
         let owner = owner.clone();
         self.ask(|answer| TableRequest::Listing { owner, which, answer }).await.ok_or_else(refuse::stopping)
     }
 
-    pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+    pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reservation, Error> {
         self.ask(|answer| TableRequest::Reserve { id, hash, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
     }
 
-    /// The reserved id is on disk: from now on it is looked after, over the connection of a keeper that was told to go, if there is one.
+    /// The request with the reserved id is on disk: the process is supervised from now on. `keeper` is the connection of a keeper that was told to
+    /// start it.
     pub(crate) async fn accept_process(&self, facts: Facts, keeper: Option<Link>) -> Result<ProcessView, Error> {
         self.ask(|answer| TableRequest::Accept { facts: Box::new(facts), keeper, answer }).await.ok_or_else(refuse::stopping)
     }
 
     /// The reserved id is not used after all.
     pub(crate) async fn let_go(&self, id: ProcessId) {
-        // An engine that has ended has let go of everything.
+        // An engine that has ended has no reservations.
         let _gone = self.0.send(TableRequest::LetGo { id }).await;
     }
 
     /// The owner of a process has seen its end.
     pub(crate) async fn consumed(&self, id: ProcessId) {
-        // It is only about the order of removal.
+        // It only affects the order of removal.
         let _gone = self.0.send(TableRequest::Consumed { id }).await;
     }
 
     pub(crate) async fn reachable(&self, id: ProcessId, reachable: bool) {
-        // It is only about a running engine's answers.
+        // It only affects the answers of a running engine.
         let _gone = self.0.send(TableRequest::Reachable { id, reachable }).await;
     }
 
-    /// Ends the waits of a conversation; tells how many there were.
+    /// Interrupts the waits of a session. Returns how many there were.
     pub(crate) async fn interrupt(&self, session: String) -> Result<usize, Error> {
         self.ask(|answer| TableRequest::Interrupt { session, answer }).await.ok_or_else(refuse::stopping)
     }
 
-    /// Changes when the waits of this conversation are to end.
+    /// Changes when the waits of this session are interrupted.
     pub(crate) async fn interrupts(&self, session: String) -> Option<watch::Receiver<u64>> {
         self.ask(|answer| TableRequest::Interrupts { session, answer }).await
     }
@@ -174,17 +175,17 @@ impl TableHandle {
         answered.await.ok()
     }
 
-    /// Applies what a look into the folder showed. What is known then.
-    pub(crate) async fn apply_look(&self, look: Advance) -> Option<Arc<Facts>> {
+    /// Applies a look into the folder. Returns the new facts.
+    pub(crate) async fn apply_look(&self, look: AppliedLook) -> Option<Arc<Facts>> {
         self.ask(|answer| TableRequest::ApplyLook { look: Box::new(look), answer }).await.flatten()
     }
 
-    /// Removes a process from the table if its facts are final. Whether it did.
+    /// Removes a process from the table if its facts are final. Returns whether it did.
     pub(crate) async fn take(&self, id: ProcessId) -> Result<bool, Error> {
         self.ask(|answer| TableRequest::Take { id, answer }).await.ok_or_else(refuse::stopping)
     }
 
-    /// Puts a process back that was taken.
+    /// Puts a process back that was removed from the table.
     pub(crate) async fn put_back(&self, facts: Arc<Facts>) {
         // An engine that has ended has no table; the next one finds the folder.
         let _gone = self.0.send(TableRequest::PutBack { facts }).await;

@@ -7,13 +7,14 @@ use crate::clients::{Client, ClientKind, Clients};
 use crate::closing::{Closing, Shutdown};
 use crate::config::Clock;
 use crate::disk::{AGAIN, Disk, blocking};
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, FolderLook};
 use crate::handle::TableHandle;
 use crate::index::Index;
-use crate::notices::{News, Outbox, Waiters};
+use crate::mutex::lock;
+use crate::notices::{Outbox, ProcessChange, Waiters};
 use crate::points::point;
 use crate::refuse;
-use crate::table::{Advance, ProcessView};
+use crate::table::{AppliedLook, ProcessView};
 use outlast_core::{ProcessId, Time};
 use outlast_store::dir::Home;
 use outlast_store::meta::Snapshot;
@@ -21,9 +22,9 @@ use outlast_text::Redactor;
 use outlast_wire::v1::Error;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-/// Takes in what is seen of processes.
+/// Turns looks into folders into facts and notices.
 pub(crate) struct Intake {
     pub(crate) table: TableHandle,
     pub(crate) outbox: Outbox,
@@ -40,27 +41,27 @@ pub(crate) struct Intake {
     pub(crate) unreadable: Mutex<Vec<ProcessId>>,
 }
 
-/// What became of a process while no engine ran.
+/// A change of a process while no engine ran.
 pub(crate) struct MissedChange {
     pub(crate) before: Facts,
     pub(crate) after: Facts,
-    pub(crate) seen: Seen,
+    pub(crate) seen: FolderLook,
     /// Whether its notices may have been delivered: the record of that is lost.
     pub(crate) maybe_told: bool,
 }
 
-/// What a look showed, and what is known with it.
+/// A look into a folder, and the facts that it leads to.
 #[derive(Debug, Clone)]
 pub(crate) struct Current {
     pub(crate) facts: Arc<Facts>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: FolderLook,
 }
 
 impl Intake {
-    /// What the folder shows right now, which may be more than the table has.
+    /// The current content of the folder, which may be newer than the table.
     pub(crate) async fn look(self: &Arc<Self>, view: &ProcessView) -> Result<Current, Error> {
         let (dir, cursor, id) = (view.dir.clone(), view.facts.cursor, view.id());
-        let look = self.disk.at(move || Seen::look(&dir, cursor)).await;
+        let look = self.disk.at(move || FolderLook::look(&dir, cursor)).await;
         let seen = look.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
         let facts = view.facts.with(&seen);
         if facts.phase == view.facts.phase {
@@ -71,10 +72,10 @@ impl Intake {
         Ok(Current { facts: known.unwrap_or_else(|| Arc::new(facts)), seen })
     }
 
-    /// Applies what a look into the folder showed, and returns what is known then.
+    /// Applies a look into the folder, and returns the new facts.
     ///
     /// The notices that follow from it are on disk before the table has it, so that a waiter that is woken by an end finds its notice.
-    pub(crate) async fn apply_look(self: &Arc<Self>, id: ProcessId, seen: Seen) -> Option<Arc<Facts>> {
+    pub(crate) async fn apply_look(self: &Arc<Self>, id: ProcessId, seen: FolderLook) -> Option<Arc<Facts>> {
         let before = self.table.facts(id).await?;
         let is_final = before.phase.is_final();
         let after = if is_final { Arc::clone(&before) } else { Arc::new(before.with(&seen)) };
@@ -82,7 +83,7 @@ impl Intake {
             self.write_notices(&before, &after, &seen).await;
         }
         let noted = seen.meta.as_ref().map(|meta| meta.noted);
-        let facts = self.table.apply_look(Advance { before, after, seen }).await?;
+        let facts = self.table.apply_look(AppliedLook { before, after, seen }).await?;
         self.acknowledge(&facts, noted);
         Some(facts)
     }
@@ -93,19 +94,19 @@ impl Intake {
         self.table.consumed(id).await;
     }
 
-    /// Tells the keepers of a process what was written down of it, which they wait for. `noted`: what they were told last.
+    /// Acknowledges to the keepers of a process what was written of it, which they wait for. `noted`: the last acknowledgement.
     fn acknowledge(&self, facts: &Facts, noted: Option<u64>) {
         let is_so = outlast_store::meta::noted(facts.cursor, facts.is_over());
         if facts.kept.spec.tell.is_nothing() || noted.is_none_or(|last| last >= is_so) || self.unsaved.has(facts.id()) {
             return;
         }
         if let Err(error) = Snapshot::note(&self.home.process(facts.id()), is_so) {
-            // They leave by themselves in the end, and may start an engine once too often.
-            tracing::debug!(id = %facts.id(), %error, "keepers are not told that they were heard");
+            // Without the acknowledgement they leave after a time limit, and may start an engine once too often.
+            tracing::debug!(id = %facts.id(), %error, "cannot acknowledge a record to its keepers");
         }
     }
 
-    async fn write_notices(self: &Arc<Self>, before: &Arc<Facts>, after: &Arc<Facts>, seen: &Seen) {
+    async fn write_notices(self: &Arc<Self>, before: &Arc<Facts>, after: &Arc<Facts>, seen: &FolderLook) {
         if self.unsaved.more(before.id()) {
             // The task that tries to write what the disk refused reads the folder again.
             return;
@@ -126,7 +127,7 @@ impl Intake {
         }
     }
 
-    /// Writes what happened to processes while no engine ran, with the notices for it.
+    /// Writes what happened to processes while no engine ran, with its notices.
     pub(crate) async fn catch_up(self: &Arc<Self>, missed: Vec<MissedChange>) {
         if missed.is_empty() {
             return;
@@ -143,11 +144,11 @@ impl Intake {
         match changes.await {
             Ok(changes) if changes.is_empty() => {}
             Ok(changes) => self.write(changes).await,
-            Err(error) => tracing::error!(%error, "what happened meanwhile could not be read"),
+            Err(error) => tracing::error!(%error, "cannot read what happened while no engine ran"),
         }
     }
 
-    /// Tells the keepers of finished processes that their end was written down. The supervisors of the others tell theirs.
+    /// Acknowledges the ends of finished processes to their keepers. The supervisors do that for the other processes.
     pub(crate) fn acknowledge_all(&self, processes: &[(Facts, bool)]) {
         let over = processes.iter().filter(|(facts, looked)| *looked && facts.is_over() && !facts.kept.spec.tell.is_nothing());
         for (facts, _) in over {
@@ -164,7 +165,7 @@ impl Intake {
         let written = self.outbox.advance(all_of(&changes), self.clock.now()).await;
         point!("news.after_commit");
         let Err(error) = written else {
-            // The clients that wait for it go first.
+            // Clients that wait for this change are answered first.
             return tokio::task::yield_now().await;
         };
         tracing::error!(%error, "a notice cannot be written yet");
@@ -202,7 +203,7 @@ impl Intake {
         }
     }
 
-    /// What the folders show now of what could not be written.
+    /// Reads the folders again for the changes that could not be written.
     async fn read_again(self: &Arc<Self>, changes: Vec<UnsavedChange>) -> Vec<UnsavedChange> {
         let mut seen_by_owner = HashSet::new();
         for one in &changes {
@@ -215,13 +216,13 @@ impl Intake {
         let again = blocking(move || {
             let again = |c: UnsavedChange| {
                 let dir = intake.home.process(c.before.id());
-                // Removed meanwhile: what was known is all there is.
+                // The folder was removed meanwhile, so there is nothing newer.
                 if !dir.path.exists() {
                     return c;
                 }
-                let seen = Seen::look(&dir, c.before.cursor);
+                let seen = FolderLook::look(&dir, c.before.cursor);
                 let after = Facts { consumed: seen_by_owner.contains(&c.before.id()), ..c.before.with(&seen) };
-                let news = News::of((&intake.redactor, &intake.waiters), &c.before, &after, &seen, &dir);
+                let news = ProcessChange::of((&intake.redactor, &intake.waiters), &c.before, &after, &seen, &dir);
                 let news = news.map(|news| news.instead_of(c.news.as_ref()));
                 UnsavedChange { news: news.or(c.news), before: c.before }
             };
@@ -232,28 +233,28 @@ impl Intake {
 
     /// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,
     /// which may be able to read its files.
-    fn news_of(&self, before: &Facts, after: &Facts, seen: &Seen) -> Option<News> {
+    fn news_of(&self, before: &Facts, after: &Facts, seen: &FolderLook) -> Option<ProcessChange> {
         let id = after.id();
         let read = catch_unwind(AssertUnwindSafe(|| {
             outlast_store::points::reach(&format!("news.of.{id}"));
-            News::of((&self.redactor, &self.waiters), before, after, seen, &self.home.process(id))
+            ProcessChange::of((&self.redactor, &self.waiters), before, after, seen, &self.home.process(id))
         }));
         read.unwrap_or_else(|_| {
             tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");
-            // Until then its row must not be ahead of the notices that its owner got.
+            // Until its notices are written, its row must not be ahead of them.
             self.unsaved.begin(id);
-            self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            lock(&self.unreadable).push(id);
             None
         })
     }
 }
 
-/// A change that is not on disk, and what was known when everything before it was.
+/// A change that is not on disk yet, and the facts before it.
 #[derive(Clone)]
 struct UnsavedChange {
     before: Arc<Facts>,
     /// Nothing once it is written.
-    news: Option<News>,
+    news: Option<ProcessChange>,
 }
 
 impl UnsavedChange {
@@ -264,7 +265,7 @@ impl UnsavedChange {
     }
 }
 
-fn all_of(changes: &[UnsavedChange]) -> Vec<News> {
+fn all_of(changes: &[UnsavedChange]) -> Vec<ProcessChange> {
     changes.iter().filter_map(|c| c.news.clone()).collect()
 }
 
@@ -274,38 +275,33 @@ fn all_of(changes: &[UnsavedChange]) -> Vec<News> {
 pub(crate) struct UnsavedProcesses(Mutex<HashMap<ProcessId, bool>>);
 
 impl UnsavedProcesses {
-    /// Takes on what is to be written of a process. `false` if another task has; it hears that there is more.
+    /// Registers the caller as the task that writes this process. `false` if another task does already; that task is told that there is more.
     fn begin(&self, id: ProcessId) -> bool {
-        !self.more(id) && self.lock().insert(id, false).is_none()
+        !self.more(id) && lock(&self.0).insert(id, false).is_none()
     }
 
-    /// Tells the task that tries to write changes of a process that there is more. Whether there is one.
+    /// Tells the task that writes the changes of a process that there is more. Returns whether there is such a task.
     fn more(&self, id: ProcessId) -> bool {
-        self.lock().get_mut(&id).map(|more| *more = true).is_some()
+        lock(&self.0).get_mut(&id).map(|more| *more = true).is_some()
     }
 
-    /// Whether a change of it is not written.
+    /// Whether a change of this process is not written yet.
     pub(crate) fn has(&self, id: ProcessId) -> bool {
-        self.lock().contains_key(&id)
+        lock(&self.0).contains_key(&id)
     }
 
-    /// Called before the folder is read again: what comes later is more.
+    /// Called before the folder is read again. What comes later needs another read.
     fn reads(&self, id: ProcessId) {
-        self.lock().entry(id).and_modify(|more| *more = false);
+        lock(&self.0).entry(id).and_modify(|more| *more = false);
     }
 
-    /// Everything is written that was read. `false` if there is more by now.
+    /// Everything that was read is written. `false` if there is more by now.
     fn done(&self, id: ProcessId) -> bool {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         let done = all.get(&id).is_none_or(|more| !more);
         if done {
             all.remove(&id);
         }
         done
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProcessId, bool>> {
-        // Entries are changed whole, so a panic elsewhere leaves the map as it should be.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The keepers of a process that hold its lock and cannot be reached: who they are, and what to wait for.
+//! Keepers that hold their lock and cannot be reached: which processes they are, and what to wait for.
 
 use crate::disk::blocking;
 use crate::facts::has_keeper;
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
-/// Asks them to listen again, and returns when trying again may help: the socket is there, one of them is gone, or `longest` has passed.
+/// Asks the keepers to listen again, and returns when a retry may help: the socket exists, a keeper has ended, or `longest` has passed.
 pub(crate) async fn wait(sockets: &Sockets, id: ProcessId, dir: &ProcessDir, longest: Duration) -> io::Result<()> {
     // Set up before the look, so that a socket made in between is not missed.
     let made = Watch::for_new(&sockets.dir());
@@ -37,24 +37,24 @@ pub(crate) async fn wait(sockets: &Sockets, id: ProcessId, dir: &ProcessDir, lon
     Ok(())
 }
 
-/// Whether keepers that hold their lock are none of the processes that can be seen from here.
+/// Whether the keepers that hold the lock are in another PID namespace, so that no process visible here is one of them.
 pub(crate) fn are_elsewhere(dir: &ProcessDir) -> bool {
     let is_here = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty() || names(&line, dir));
     Snapshot::read(dir).is_ok_and(|meta| !is_here(meta.pump) && !is_here(meta.holder))
 }
 
-/// The keepers of a process that live.
+/// The living keepers of a process.
 pub(crate) fn lives(dir: &ProcessDir) -> Vec<Incarnation> {
     let Ok(meta) = Snapshot::read(dir) else { return Vec::new() };
-    // The life is taken first: what is read of the number is true of it if it goes on afterwards.
+    // The incarnation is read first. If it is still alive afterwards, everything read of its pid is true of it.
     let is_keeper = |life: &Incarnation| holds_lock(life.pid, meta.id) && has_open(life.pid, dir) && is_alive(life);
     [meta.pump, meta.holder].into_iter().filter_map(|pid| incarnation_of(pid).ok()).filter(is_keeper).collect()
 }
 
-/// Whether a process descends from keepers of the same process in another folder, as in the home of which this one is a copy: then it is theirs.
+/// Whether a process descends from keepers of the same process in another folder. Then this home is a copy of theirs, and it belongs to them.
 pub(crate) fn is_of_others(pid: u32, id: ProcessId, dir: &ProcessDir) -> bool {
     let above = std::iter::successors(parent_of(pid), |pid| parent_of(*pid)).take_while(|pid| *pid > 1);
-    // A chain of parents longer than this is a loop made by numbers passing on while we read.
+    // A longer chain of parents is a loop: pids were reused while it was read.
     let mut keepers = above.take(10_000).filter(|pid| program_of(*pid) == Some(Program::Keeper) && holds_lock(*pid, id));
     keepers.next().is_some_and(|keeper| !has_open(keeper, dir))
 }
@@ -73,38 +73,38 @@ fn names(line: &[u8], dir: &ProcessDir) -> bool {
 
 async fn changed(made: Option<Watch>) {
     match made {
-        // That it cannot be watched leaves the time.
+        // If the directory cannot be watched, the time limit ends the wait.
         Some(made) if made.changed().await.is_ok() => {}
         Some(_) | None => std::future::pending().await,
     }
 }
 
-struct Keeper {
+struct KeeperProcess {
     role: Role,
     handle: OwnedFd,
-    /// Whether it is certain to be one, and may be signalled.
+    /// Whether it is certainly a keeper of ours, and may be signalled.
     is_ours: bool,
 }
 
-/// The keepers that there are, or that are on their way out.
-fn find(dir: &ProcessDir, id: ProcessId) -> Vec<Keeper> {
+/// The keepers of a process that live or are about to exit.
+fn find(dir: &ProcessDir, id: ProcessId) -> Vec<KeeperProcess> {
     let Ok(meta) = Snapshot::read(dir) else { return Vec::new() };
     let find = |pid: u32, role: Role| {
         let handle = rustix::process::pidfd_open(i32::try_from(pid).ok().and_then(Pid::from_raw)?, PidfdFlags::empty()).ok()?;
-        // Opened first, looked at second: from here on the handle cannot come to mean another.
+        // The pidfd is opened before the process is examined, so it cannot refer to another process.
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        // Any program may name the folder, and one that does not expect the signal dies of it. Only a keeper holds the lock, whichever program it runs.
+        // Any program may have the folder among its arguments, and the signal would kill one that does not expect it. Only a keeper holds the lock.
         let is_ours = names(&line, dir) && holds_lock(pid, id);
-        // A keeper that is being killed has no command line any more; its lock goes last. A keeper that is over and not reaped yet has no lock: if the
-        // lock is held, another keeper has it.
+        // A keeper that is being killed loses its command line first and its lock last. A zombie has no lock: if the lock is held, another keeper has
+        // it.
         let is_leaving = line.is_empty() && !outlast_store::os::is_over(handle.as_fd());
-        (is_ours || is_leaving).then_some(Keeper { role, handle, is_ours })
+        (is_ours || is_leaving).then_some(KeeperProcess { role, handle, is_ours })
     };
     [(meta.pump, Role::Pump), (meta.holder, Role::Holder)].into_iter().filter_map(|(pid, role)| find(pid, role)).collect()
 }
 
 /// Asks the pump to listen again, where the home's link now leads.
-fn nudge(keepers: &[Keeper]) {
+fn nudge(keepers: &[KeeperProcess]) {
     for pump in keepers.iter().filter(|k| k.role == Role::Pump && k.is_ours) {
         if let Err(error) = rustix::process::pidfd_send_signal(&pump.handle, Signal::USR1) {
             tracing::debug!(%error, "cannot signal a pump");
@@ -112,12 +112,12 @@ fn nudge(keepers: &[Keeper]) {
     }
 }
 
-/// Returns once one of them is over; never where there is none.
-async fn any_over(keepers: Vec<Keeper>) {
+/// Returns once one of them has ended; never if there is none.
+async fn any_over(keepers: Vec<KeeperProcess>) {
     let mut lives: tokio::task::JoinSet<()> = tokio::task::JoinSet::new();
     for life in keepers.into_iter().filter_map(|k| ProcessHandle::at(k.handle).ok()) {
         lives.spawn(async move {
-            // What cannot be waited for is asked again.
+            // If this one cannot be waited for, the caller's time limit leads to a retry.
             let _over = life.exited().await;
         });
     }
@@ -144,7 +144,7 @@ mod tests {
         dir.create().unwrap();
         let mut stranger =
             Command::new("bash").args(["-c", "echo; read x"]).arg(&dir.path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // Once it has said something it is what it will be.
+        // Its output shows that it has executed its program.
         std::io::Read::read_exact(stranger.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         let meta = Meta::hold(&dir, id, outlast_store::os::now()).unwrap().unwrap();
         meta.live().pump.store(stranger.id() as i32, SeqCst);

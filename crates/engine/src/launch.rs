@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a keeper that is not to start its command has to leave the folder.
+/// How long a keeper that is not to start its command may take to leave the folder.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// Where a keeper comes from.
@@ -39,7 +39,7 @@ impl Launcher {
     }
 
     /// Asks for a keeper of the process.
-    pub(crate) async fn ask(&self, id: ProcessId, source: KeeperSource) -> io::Result<Keeper> {
+    pub(crate) async fn ask(&self, id: ProcessId, source: KeeperSource) -> io::Result<PreparedKeeper> {
         let (ours, theirs) = pair(SocketType::STREAM)?;
         // The engine holds the live copy from before the keeper can start a command. So it knows the result, whichever keeper is killed.
         let (dir, image) = (self.home.process(id), Arc::new(Image::new()?));
@@ -49,7 +49,7 @@ impl Launcher {
             KeeperSource::Program => {
                 let mut child = self.starter.spawn(&dir.path, theirs, Some(&image)).await?;
                 tokio::spawn(async move {
-                    // Only so that no zombie stays: how a keeper ended is in the folder.
+                    // Only reaps the keeper. How it ended is in the folder.
                     match child.wait().await {
                         Ok(status) if status.success() => {}
                         Ok(status) => tracing::warn!(%id, %status, "a keeper failed"),
@@ -58,18 +58,18 @@ impl Launcher {
                 });
             }
         }
-        Ok(Keeper { link: Link::given(ours.into())?, dir })
+        Ok(PreparedKeeper { link: Link::given(ours.into())?, dir })
     }
 }
 
 /// A keeper that has prepared itself to start a command, and waits for the engine's go-ahead. Its result is in the folder.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct PreparedKeeper {
     link: Link,
     dir: ProcessDir,
 }
 
-impl Keeper {
+impl PreparedKeeper {
     /// Has it start the command. It reports news on this connection, or leaves.
     pub(crate) async fn go(mut self) -> io::Result<Link> {
         point!("run.before_spawn");

@@ -1,11 +1,11 @@
-//! What a command leaves running after its end: who that is, as far as it can be proven, and how it is shown.
+//! Processes that a command leaves running after its end: which they are, as far as that can be proven, and how they are shown.
 //!
 //! Decisions 261 and 285: docs/decisions/stop.md.
 
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, FolderLook};
 use crate::final_record;
 use crate::masks::Finder;
-use crate::orphan::{Environments, Named, OwnPlaces, Tree};
+use crate::orphan::{Environments, OwnPlaces, Tree, TreeMember};
 use outlast_core::{Incarnation, Phase, limits};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::Snapshot;
@@ -15,7 +15,7 @@ use outlast_wire::v1::LeftProcess;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-/// What an engine needs to find out what processes that are over have left running. Copies are cheap.
+/// Finds what finished processes have left running. Copies are cheap.
 #[derive(Debug, Clone)]
 pub(crate) struct Leftovers {
     pub(crate) redactor: Arc<Redactor>,
@@ -23,13 +23,13 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    pub(crate) fn look(&self) -> Look {
-        Look { of: self.clone(), environments: OnceLock::new() }
+    pub(crate) fn look(&self) -> LeftoverSearch {
+        LeftoverSearch { of: self.clone(), environments: OnceLock::new() }
     }
 
-    /// What is left of the tree of a process that is over. Nothing if it never ran.
+    /// The rest of the tree of a finished process. None if it never ran.
     pub(crate) fn tree_of(&self, dir: &ProcessDir, facts: &Facts) -> Option<Tree> {
-        let seen = Seen::look(dir, 0);
+        let seen = FolderLook::look(dir, 0);
         let root = final_record::started_as(&seen)?;
         Some(self.tree(dir, facts, root, seen.meta.as_ref()))
     }
@@ -40,46 +40,46 @@ impl Leftovers {
     }
 
     /// An operating-system process as callers see it, without the secrets of the process of ours that started it.
-    pub(crate) fn shown(&self, facts: &Facts, named: &Named) -> LeftProcess {
+    pub(crate) fn shown(&self, facts: &Facts, named: &TreeMember) -> LeftProcess {
         let arguments: Vec<Cow<'_, str>> = named.arguments.iter().map(|argument| Cow::Borrowed(argument.as_str())).collect();
         let line = self.redactor.arguments(&arguments).join(" ");
-        // A shell has put the values of variables into the arguments.
+        // A shell may have put the values of variables into the arguments.
         let finder = facts.kept.masks.as_ref().and_then(Finder::new);
         let line = finder.map_or_else(|| line.clone(), |finder| finder.masked(&line));
-        // An argument may be a line for a shell, with secrets of its own.
+        // An argument may be a shell command line with secrets of its own.
         let masked = self.redactor.command_line(&line);
         LeftProcess::new(named.life.pid, head_chars(&one_line(&masked), limits::LIST_PREVIEW_CHARS).text)
     }
 }
 
-/// One look at what processes that are over have left running. What was read of the machine's processes is read once for all of them.
+/// A search for what finished processes have left running. The processes of the machine are read once for all of them.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct LeftoverSearch {
     of: Leftovers,
     environments: OnceLock<Environments>,
 }
 
-impl Look {
-    /// What is left of one, if its record says that there may be something. Those that have ended since are not among it.
+impl LeftoverSearch {
+    /// What one process has left running, if its record says that there may be something. Those that have ended since are left out.
     pub(crate) fn at(&self, dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Vec<LeftProcess> {
         if !may_have_left(&facts.phase) {
             return Vec::new();
         }
         let root = match &facts.phase {
-            // Its keepers may have died before they wrote down in `meta` who it is.
-            Phase::Lost { .. } => final_record::started_as(&Seen::look(dir, 0)),
+            // Its keepers may have died before they wrote its identity into `meta`.
+            Phase::Lost { .. } => final_record::started_as(&FolderLook::look(dir, 0)),
             _ => meta.and_then(Snapshot::command),
         };
-        // Nothing of an earlier boot runs. After a reboot there may be many.
+        // Nothing of an earlier boot runs. After a reboot there may be many such records.
         let Some(root) = root.filter(|root| boot_id().is_ok_and(|boot| boot == root.boot)) else { return Vec::new() };
         let members = self.of.tree(dir, facts, root, meta).members_among(self.environments());
         let mut left: Vec<Incarnation> = members.into_iter().filter(runs_on).collect();
         left.sort_by_key(|life| (life.start_ticks, life.pid));
-        // One that has ended since has no name, and is not left.
-        left.into_iter().map(Named::of).filter(|named| !named.arguments.is_empty()).map(|named| self.of.shown(facts, &named)).collect()
+        // A process that has ended since has no arguments, and is not listed.
+        left.into_iter().map(TreeMember::of).filter(|named| !named.arguments.is_empty()).map(|named| self.of.shown(facts, &named)).collect()
     }
 
-    /// Whether a stop of everything has to look at a process that is over: something holds its output, or something of it was found.
+    /// Whether a stop of all processes has to handle a finished one: its output is still open, or a process of its tree was found.
     pub(crate) fn has_left(&self, dir: &ProcessDir, facts: &Facts) -> bool {
         match &facts.phase {
             Phase::Draining { .. } => true,
@@ -88,13 +88,13 @@ impl Look {
         }
     }
 
-    /// What the environments of the machine's processes say.
+    /// The process ids in the environments of the machine's processes.
     fn environments(&self) -> &Environments {
         self.environments.get_or_init(Environments::read)
     }
 }
 
-/// Whether something may be left of a process that is over, by its record. The record of a lost one says nothing: no keeper saw its end.
+/// Whether a finished process may have left something, by its record. A lost one always may: no keeper saw its end.
 pub(crate) fn may_have_left(phase: &Phase) -> bool {
     match phase {
         Phase::Draining { .. } | Phase::Lost { .. } => true,
@@ -103,7 +103,7 @@ pub(crate) fn may_have_left(phase: &Phase) -> bool {
     }
 }
 
-/// A text that a program chose, on one line and without anything that steers a terminal.
+/// A text that a program chose, on one line and without control sequences.
 fn one_line(text: &str) -> String {
     let words = strip(text);
     let words = words.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());

@@ -1,15 +1,15 @@
 //! All processes of one home: the inside of the daemon.
 //!
-//! One task owns what is known ([`Engine`]); everybody else asks it. A task for each running process is connected to its keeper and reads its folder when
-//! there is news. What was asked for is on disk in the index before it may run; what happened is in the folder of the process before any client is told. So an
-//! engine can be killed at any instant, and the next one finds everything.
+//! One task owns the table of processes; the other tasks ask it. Each running process has a supervising task that is connected to its keeper
+//! and reads its folder when there is news. A request is on disk in the index before its command may run. What happens is in the folder of the
+//! process before any client hears of it. So an engine can be killed at any instant, and the next one finds everything.
 //!
 //! [`serve()`] runs an engine as a program, which is what `outlast` does.
 //!
 //! # Embedding
 //!
-//! [`Engine::start`] runs an engine inside of another program, and a client is made over [`Engine::connect`], with no socket between them. Commands outlast that
-//! program all the same, because keepers run them: the next program that opens the home, this one or `outlast`, finds them, their output and how they
+//! [`Engine::start`] runs an engine inside another program, and [`Engine::connect`] connects a client to it without a socket. Commands outlive
+//! that program, because keepers run them: the next program that opens the home, this one or `outlast`, finds them, their output and how they
 //! ended.
 //!
 //! ```
@@ -37,18 +37,21 @@
 //! # }
 //! ```
 //!
-//! - **The home** is a directory of the user's own, 0700. Use one of your own, or that of `outlast` to share its processes.
-//! - **The keeper** is a program ([`KeeperProgram`]): `outlast-keeper` where it is installed, which is the smallest; or the embedding program itself
-//!   ([`KeeperProgram::this_program`]), if its `main` begins as in the example `embed`. It is copied into the home, so that an upgrade changes nothing for what runs.
-//! - **The user** is whose login files and shell count; [`UserInfo::of_env`] takes them from the environment.
-//! - **The runtime** is any of tokio's, with I/O and time. Handles are cheap copies; dropping them ends nothing. [`Engine::stop`] ends the engine and waits until
-//!   everything is written. If the runtime or the whole program goes without that, it was a crash, and the next engine recovers from it as from any other.
-//! - **One engine for each home.** Where another one has it already, [`Engine::start`] says [`ServeError::Taken`] and nothing was touched. It does not quietly
-//!   become a client of that one, whose settings and life are not this program's. For that there is `Client::connect(&Connect::to(home))`.
-//! - **Others are let in** by [`Engine::listen`]: `outlast list` and every other client then work on the home.
-//! - **While no engine runs** nothing is told. With [`Config::program`] set to an `outlast`, keepers that have news start one; without it, news waits in the folders
-//!   for the next engine.
-//! - **Sessions and cgroups are left alone.** A service manager that kills a whole cgroup kills commands with it: use `KillMode=process`.
+//! - **The home** is a directory of the user's own, with mode 0700. Use one of your own, or that of `outlast` to share its processes.
+//! - **The keeper** is a program ([`KeeperProgram`]): `outlast-keeper`, which is the smallest; or the embedding program itself
+//!   ([`KeeperProgram::this_program`]), if its `main` begins as in the example `embed`. It is copied into the home, so that an upgrade changes
+//!   nothing for running processes.
+//! - **The user** is the one whose login files and shell are used. [`UserInfo::of_env`] reads the names from the environment.
+//! - **The runtime** is any tokio runtime with I/O and time. Handles are cheap copies, and dropping them ends nothing. [`Engine::stop`] ends the
+//!   engine and waits until everything is written. If the runtime or the whole program ends without that, the next engine recovers as after any
+//!   crash.
+//! - **One engine for each home.** If another one has the home, [`Engine::start`] returns [`ServeError::Taken`] and changes nothing. It does not
+//!   become a client of the other one, because that has other settings and may end at any time. For that, use
+//!   `Client::connect(&Connect::to(home))`.
+//! - **Other programs** can connect after [`Engine::listen`]: `outlast list` and every other client then work on the home.
+//! - **While no engine runs**, no notice is delivered. If [`Config::program`] names an `outlast`, keepers that have news start it. Otherwise the
+//!   news waits in the folders for the next engine.
+//! - **Sessions and cgroups** are not changed. A service manager that kills a whole cgroup kills commands with it: use `KillMode=process`.
 
 // The layers, low to high. A module uses those of its own layer and of lower ones; `cargo xtask check` holds the table.
 
@@ -67,6 +70,7 @@ mod link;
 mod log_file;
 mod logout;
 mod masks;
+mod mutex;
 mod near;
 mod os;
 mod own_home;
@@ -79,7 +83,7 @@ pub mod shell;
 mod spare_folders;
 mod views;
 
-// Folder: what the folder of a process says, and the trees of processes.
+// Folder: the content of a process's folder, and the trees of processes.
 mod adopt;
 mod facts;
 mod final_record;
@@ -99,7 +103,7 @@ mod handle;
 mod listing;
 mod table;
 
-// Supervise: what keeps the table true, and acts on processes.
+// Supervise: the tasks that keep the table current, and acts on processes.
 mod barrier;
 mod feed;
 mod intake;

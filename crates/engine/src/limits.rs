@@ -51,13 +51,13 @@ impl Inherited {
         FATAL.iter().filter_map(of).collect()
     }
 
-    /// The limits of a caller that its command cannot get, in a sentence.
+    /// A sentence about limits of a client that its command cannot get.
     pub(crate) fn shortfall(&self, wanted: &ProcessLimits) -> Option<String> {
         let most = self.most.as_ref()?;
         let mut short: Vec<String> = Vec::new();
         for (name, limit) in &wanted.resources {
             let Some(ours) = most.resources.get(name).and_then(|ours| ours.hard) else { continue };
-            // Only the soft limit counts. That the caller could have raised it is worth no warning.
+            // Only the soft limit counts: a hard limit that the client did not use needs no warning.
             if limit.soft.is_none_or(|soft| soft > ours) {
                 let theirs = limit.soft.map_or("no limit".to_owned(), |soft| soft.to_string());
                 short.push(format!("{name} {ours} instead of {theirs}"));

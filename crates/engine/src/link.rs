@@ -1,7 +1,7 @@
 //! A connection to a keeper.
 //!
-//! The engine keeps one open for each process, to hear of news. A request to a keeper opens another, so that a long answer delays no other request and a
-//! caller who leaves takes his question along.
+//! The engine keeps one open for each process to receive news. A request to a keeper opens another, so that a long answer delays no other
+//! request, and a client that leaves cancels its request.
 
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::socket;
@@ -15,13 +15,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-/// A keeper that does not say hello for this long does not work.
+/// How long a keeper may take to say hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a keeper is told when the request is on disk.
+/// The message to a keeper that the request is on disk.
 const GO: &[u8] = b"g";
 
-/// A connection on which the hellos were said.
+/// A connection after the hellos.
 #[derive(Debug)]
 pub(crate) struct Link {
     from: socket::Receiver,
@@ -31,7 +31,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects. A `listener` is told news.
+    /// Connects. A `listener` receives news.
     pub(crate) async fn connect(socket: &Path, listener: bool) -> io::Result<Self> {
         let meet = async {
             let mut link = Self::given(UnixStream::connect(socket).await?.into_std()?)?;
@@ -43,31 +43,31 @@ impl Link {
         tokio::time::timeout(HELLO_LIMIT, meet).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// A connection that the keeper was made with: it is told news without a hello.
+    /// A connection that a keeper was started with. It receives news without a hello.
     pub(crate) fn given(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
         let (from, to) = socket::halves(stream)?;
         Ok(Self { from, to, frames: Splitter::default(), asked: 0 })
     }
 
-    /// Has a keeper that was made with this connection start its command.
+    /// Tells a keeper that was started with this connection to start its command.
     pub(crate) async fn go(&mut self) -> io::Result<()> {
         self.to.write_all(GO).await
     }
 
-    /// Has such a keeper leave instead, and returns when it has.
+    /// Tells such a keeper to leave instead, and returns when it has left.
     pub(crate) async fn call_off(&mut self) {
-        // That it is gone already is as well.
+        // It may have left already.
         let _gone = self.to.shutdown().await;
         let _over = self.from.read(&mut [0]).await;
     }
 
-    /// Asks, and returns what is said to it.
+    /// Sends a request and returns the answer.
     pub(crate) async fn ask(&mut self, ask: Ask) -> io::Result<Say> {
         let id = self.send(ask).await?;
         self.answer(id).await
     }
 
-    /// Asks to have `bytes` put into the input.
+    /// Sends a request with `bytes` for the input.
     pub(crate) async fn write(&mut self, at: Option<u64>, bytes: &[u8]) -> io::Result<Say> {
         let id = self.send(Ask::Write { at, len: bytes.len() as u64 }).await?;
         let Self { from, to, frames, .. } = self;
@@ -77,7 +77,7 @@ impl Link {
                     break;
                 }
             }
-            // What a keeper that has left said before is still to be read.
+            // The answer of a keeper that has left since can still be read.
             std::future::pending::<()>().await;
         };
         // A refusal may come before the last byte was sent.
@@ -114,7 +114,7 @@ impl Link {
         tokio::time::timeout(HELLO_LIMIT, share).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Returns once there is news.
+    /// Returns at the next news.
     pub(crate) async fn news(&mut self) -> io::Result<()> {
         loop {
             if let FromKeeper { say: Say::News, .. } = next(&mut self.from, &mut self.frames).await? {
@@ -139,7 +139,7 @@ impl Link {
     }
 }
 
-/// Takes what has come, with the descriptor that came with it. How many bytes that was.
+/// Receives bytes, and a descriptor if one came with them. Returns how many bytes.
 fn receive(stream: &std::os::unix::net::UnixStream, frames: &mut Splitter, passed: &mut Option<OwnedFd>) -> io::Result<usize> {
     let mut piece = [0; 512];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// A keeper that says what it is told to, then ends.
+    /// A keeper that sends given answers, then ends.
     fn stand_in(says: Vec<FromKeeper>) -> (tempfile::TempDir, std::path::PathBuf) {
         let tmp = tempfile::tempdir().unwrap();
         let path = tmp.path().join("k");

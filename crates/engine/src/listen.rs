@@ -5,6 +5,7 @@ use crate::closing::Closing;
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
 use crate::limits::Inherited;
+use crate::mutex::lock;
 use crate::os::Watch;
 use crate::run_dir;
 use crate::serve::connection;
@@ -13,23 +14,23 @@ use outlast_store::dir::FileId;
 use outlast_wire::socket;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Threads that run tasks.
+/// How many threads run tasks.
 const WORKERS: usize = 2;
-/// Threads that wait for disks. With the main one, the index's writer and one that helps with a long list that makes eight.
+/// How many threads wait for disks. With the main thread, the index's writer and one that helps with long lists that makes eight.
 const BLOCKING: usize = 3;
 
-/// How often the engine looks whether its socket is still where clients look for it.
+/// How often the engine checks whether its socket is still at the path where clients look for it.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Serves a home until it is told to stop, or has nothing to do. `beside` may start tasks that go along with the engine, over [`Engine::connect_within`];
-/// `ready` is called once clients can connect.
+/// Serves a home until a client stops the engine, or it is idle. `beside` may start tasks that end with the engine and connect by
+/// [`Engine::connect_within`]. `ready` is called once clients can connect.
 ///
-/// That another engine serves the home is [`ServeError::Taken`]: nothing is wrong, and there is nothing to do.
+/// If another engine serves the home, this returns [`ServeError::Taken`], and there is nothing to do.
 pub fn serve(mut config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce()) -> Result<(), ServeError> {
     if config.detach {
         crate::os::leave_session();
@@ -47,13 +48,13 @@ pub fn serve(mut config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnc
         .build()
         .map_err(ServeError::io("start threads"))?;
     let served = runtime.block_on(run(config, beside, ready));
-    // A read of a disk that hangs must not keep us.
+    // A read that hangs on a disk must not keep the program running.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
 async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce()) -> Result<(), ServeError> {
-    // A handler, not SIG_IGN: what is ignored stays ignored in every program that we start.
+    // A handler, not SIG_IGN: ignored signals stay ignored in every program that the engine starts.
     let on = |kind| signal(kind).map_err(ServeError::io("take signals"));
     let (mut hangup, mut terminate, mut interrupt) =
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
@@ -61,8 +62,8 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
     let _too_long = on(SignalKind::from_raw(libc::SIGXFSZ))?;
     let engine = Engine::start(config).await?;
     beside(&engine);
-    let door = Door::open(&engine.run_dir())?;
-    *engine.listening.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    let door = EngineSocket::open(&engine.run_dir())?;
+    *lock(&engine.listening) = true;
     ready();
     let mut attended = std::pin::pin!(attend(&engine, door));
     loop {
@@ -74,7 +75,7 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
             _ = hangup.recv() => {}
         }
     }
-    // From here on no client can connect. Those that are connected are served until everything is written.
+    // From here on no client can connect. Connected clients are served until everything is written.
     engine.stopped().await;
     if engine.parts.own_home.is_lost() {
         return Err(ServeError::HomeGone { home: engine.home().to_owned() });
@@ -83,18 +84,18 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
 }
 
 impl Engine {
-    /// Lets other programs of the same user in, the command line among them, and returns once they can connect. Ends with the engine.
+    /// Listens for other programs of the same user, such as the command line, and returns once they can connect. Ends with the engine.
     ///
-    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Asked again, it has nothing to do. Without this, a client from outside is told that
-    /// an engine holds it and does not listen.
+    /// For an engine that was started with [`Engine::start`]; [`serve`] listens by itself. A second call does nothing. Without this, an outside
+    /// client gets the error that an engine holds the home and does not listen.
     pub async fn listen(&self) -> Result<(), ServeError> {
         let door = {
-            // Held until the door is open, so that a second call does not return before.
-            let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+            // Held until the socket listens, so that a second call does not return before.
+            let mut listening = lock(&self.listening);
             if *listening {
                 return Ok(());
             }
-            let door = Door::open(&self.run_dir())?;
+            let door = EngineSocket::open(&self.run_dir())?;
             *listening = true;
             door
         };
@@ -104,8 +105,8 @@ impl Engine {
     }
 }
 
-/// Lets clients in until the engine begins to end, and closes the door then.
-async fn attend(engine: &Engine, mut door: Door) {
+/// Accepts clients until the engine begins to end, and closes the socket then.
+async fn attend(engine: &Engine, mut door: EngineSocket) {
     let mut stopping = std::pin::pin!(engine.parts.closing.reached(Closing::Stopping));
     loop {
         tokio::select! {
@@ -140,7 +141,7 @@ fn greet(engine: &Engine, stream: UnixStream) {
                 Err(error) => tracing::warn!(%error, "a client cannot be served"),
             }
         }
-        Ok(peer) => tracing::warn!(uid = peer.uid(), "a stranger was turned away"),
+        Ok(peer) => tracing::warn!(uid = peer.uid(), "refused a client of another user"),
         Err(error) => tracing::warn!(%error, "the user of a client is unknown"),
     }
 }
@@ -149,27 +150,27 @@ fn greet(engine: &Engine, stream: UnixStream) {
 async fn hold_off(error: &io::Error) {
     tracing::error!(%error, "cannot accept a connection");
     if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS)) {
-        // Nothing tells when a descriptor is free again.
+        // Nothing reports when a descriptor is free again.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
 /// The engine's socket.
-struct Door {
+struct EngineSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Which file it is, so that another in its place is not taken for it.
+    /// The identity of the socket's file, so that another file in its place is recognised.
     file: FileId,
     watch: Option<Watch>,
 }
 
-impl Door {
+impl EngineSocket {
     /// Listens in `dir`, in place of the engine that listened there before. The caller holds the home's lock.
     fn open(dir: &Path) -> Result<Self, ServeError> {
         let path = dir.join(run_dir::ENGINE);
         let failed = || format!("listen at {}", path.display());
         let listener = bind(&path).map_err(ServeError::io(failed()))?;
-        // Looked at only when this is set up, so that no loss is missed. Where it cannot be, the socket had better stay.
+        // Looked at only after the watch is set up, so that no loss is missed. If it cannot be watched, the socket is only checked at intervals.
         let watch = Watch::for_loss(&path).map_err(|error| tracing::warn!(%error, "the socket is not watched")).ok();
         let file = FileId::at(&path).map_err(ServeError::io(failed()))?;
         Ok(Self { listener, path, file, watch })
@@ -180,7 +181,7 @@ impl Door {
         while self.is_there() {
             tokio::select! {
                 true = crate::os::changed(self.watch.as_ref()) => {}
-                // Nothing tells when a directory above was moved, or its file system detached.
+                // Nothing reports that a parent directory was moved, or its file system detached.
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
         }
@@ -200,11 +201,11 @@ impl Door {
 }
 
 /// The socket or its directory was removed: listens again, elsewhere if needed.
-async fn open_again(engine: &Engine, lost: Door) -> Door {
+async fn open_again(engine: &Engine, lost: EngineSocket) -> EngineSocket {
     tracing::warn!(path = %lost.path.display(), "the socket is gone");
     loop {
         let opened = match engine.parts.sockets.find_dir() {
-            Ok(dir) => Door::open(&dir),
+            Ok(dir) => EngineSocket::open(&dir),
             Err(error) => Err(error.into()),
         };
         match opened {
@@ -214,7 +215,7 @@ async fn open_again(engine: &Engine, lost: Door) -> Door {
         if engine.parts.own_home.is_lost() {
             return lost;
         }
-        // Nothing tells when there is a place again.
+        // Nothing reports that a directory is usable again.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }

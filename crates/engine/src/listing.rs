@@ -1,7 +1,8 @@
-//! How a process is listed. Lists are asked for every second, and most of what they show is unchanged: each process remembers its last entry.
+//! The entries of lists. Clients request lists every second and most entries are unchanged, so each process caches its last entry.
 
-use crate::facts::{Facts, Seen};
-use crate::left_behind::{Look, may_have_left};
+use crate::facts::{Facts, FolderLook};
+use crate::left_behind::{LeftoverSearch, may_have_left};
+use crate::mutex::lock;
 use crate::render::{Detail, process};
 use outlast_core::{ProcessId, Status, Time};
 use outlast_store::dir::Home;
@@ -9,31 +10,31 @@ use outlast_store::meta::{Snapshot, Stamp, Stamped};
 use outlast_text::Redactor;
 use outlast_wire::v1::Process;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A process to be listed.
 pub(crate) struct Listing {
     pub(crate) facts: Arc<Facts>,
-    pub(crate) listed: Arc<Listed>,
+    pub(crate) listed: Arc<LastEntry>,
 }
 
-/// From this many on, two threads make the entries that have changed.
+/// If at least this many entries have changed, two threads make them.
 const MANY: usize = 64;
 
-/// The last entry of a process.
+/// The cached entry of a process.
 #[derive(Debug, Default)]
-pub(crate) struct Listed(Mutex<Option<ListEntry>>);
+pub(crate) struct LastEntry(Mutex<Option<ListEntry>>);
 
 /// An entry as it is answered.
 #[derive(Debug)]
 struct ListEntry {
-    /// What was known when it was made, and how `meta` was. As long as both are so, it is true.
+    /// The facts that it was made from, and the state of `meta` then. It is valid while both are unchanged.
     facts: Arc<Facts>,
-    meta: Held,
+    meta: EntryValidity,
     order: Order,
-    /// Whether it runs, or something that it left does.
+    /// Whether the process runs, or something that it left running.
     runs: bool,
-    /// From when on its age is counted, and until when.
+    /// The times between which its age is counted.
     since: Time,
     until: Option<Time>,
     /// Its JSON up to its age, and from there on.
@@ -41,14 +42,14 @@ struct ListEntry {
     after: String,
 }
 
-/// What tells whether the folder is still as it was when an entry was made.
+/// How long an entry is valid.
 #[derive(Debug)]
-enum Held {
+enum EntryValidity {
     /// The facts are final.
     Final,
-    /// As long as this file has this stamp.
+    /// Valid while this file has this stamp.
     Until(Stamped, Box<Stamp>),
-    /// The folder could not be read: the next look may show more.
+    /// The folder could not be read, so the next request reads it again.
     Never,
 }
 
@@ -59,39 +60,43 @@ pub(crate) type Order = (bool, Time, ProcessId);
 pub(crate) struct Lister {
     pub(crate) home: Home,
     pub(crate) redactor: Arc<Redactor>,
-    pub(crate) left: Look,
+    pub(crate) left: LeftoverSearch,
     pub(crate) now: Time,
 }
 
 impl Lister {
-    /// The entry of a process that is not remembered.
+    /// Makes the entry of a process anew.
     pub(crate) fn entry(&self, of: &Listing) -> Process {
         let (_, _, shown) = self.look(of);
         shown
     }
 
-    /// Looks into the folder. How long that is true, what is known with it, and how it is shown.
-    fn look(&self, of: &Listing) -> (Held, Facts, Process) {
+    /// Reads the folder. Returns how long that is valid, the facts, and the entry.
+    fn look(&self, of: &Listing) -> (EntryValidity, Facts, Process) {
         let dir = self.home.process(of.facts.id());
         let is_final = of.facts.phase.is_final();
-        // Taken first: what changes meanwhile is seen the next time.
+        // Read first, so that a change in between is seen the next time.
         let held = match Stamped::open(&dir).and_then(|meta| Ok((Box::new(meta.read()?), meta))) {
-            Ok(_) if is_final => Held::Final,
-            Ok((stamp, meta)) => Held::Until(meta, stamp),
-            Err(_) => Held::Never,
+            Ok(_) if is_final => EntryValidity::Final,
+            Ok((stamp, meta)) => EntryValidity::Until(meta, stamp),
+            Err(_) => EntryValidity::Never,
         };
-        // Of one that is over only the pid and the like are looked up.
-        let seen = if is_final { Seen { meta: Snapshot::read(&dir).ok(), ..Seen::default() } } else { Seen::look(&dir, of.facts.cursor) };
+        // For a finished process only `meta` is read.
+        let seen = if is_final {
+            FolderLook { meta: Snapshot::read(&dir).ok(), ..FolderLook::default() }
+        } else {
+            FolderLook::look(&dir, of.facts.cursor)
+        };
         let facts = if is_final { Facts::clone(&of.facts) } else { of.facts.with(&seen) };
         let shown = process(&self.redactor, &dir, &facts, &seen, Detail::Entry, self.now, &self.left);
         let is_whole = seen.meta.is_some() && shown.warnings.len() == facts.kept.warnings.len();
-        // What is left running may end without a word to its folder.
+        // Left-over processes may end without a change in the folder.
         let may_end = !shown.left.is_empty() || (!is_final && may_have_left(&facts.phase));
-        (if is_whole && !may_end { held } else { Held::Never }, facts, shown)
+        (if is_whole && !may_end { held } else { EntryValidity::Never }, facts, shown)
     }
 }
 
-/// Makes the entries that are not true any more.
+/// Makes the entries that are not valid any more.
 pub(crate) fn remembered(lister: &Lister, all: Vec<Listing>) -> Vec<Listing> {
     let (known, changed): (Vec<Listing>, Vec<Listing>) = all.into_iter().partition(|l| l.listed.holds(&l.facts));
     let (first, second) = changed.split_at(if changed.len() < MANY { changed.len() } else { changed.len() / 2 });
@@ -104,10 +109,10 @@ pub(crate) fn remembered(lister: &Lister, all: Vec<Listing>) -> Vec<Listing> {
     known.into_iter().chain(changed).collect()
 }
 
-impl Listed {
-    /// Appends the entry as JSON, with its age, if it is wanted: where it lies in the text, and its place in the list.
+impl LastEntry {
+    /// Appends the entry as JSON with its current age, if it is wanted. Returns its range in the text, and its place in the order.
     pub(crate) fn write(&self, text: &mut Vec<u8>, now: Time, is_wanted: impl Fn(bool) -> bool) -> Option<(Order, Range<usize>)> {
-        let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = lock(&self.0);
         let entry = entry.as_ref().filter(|entry| is_wanted(entry.runs))?;
         let from = text.len();
         text.extend_from_slice(entry.before.as_bytes());
@@ -117,13 +122,13 @@ impl Listed {
     }
 
     fn holds(&self, facts: &Arc<Facts>) -> bool {
-        let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = lock(&self.0);
         entry.as_ref().is_some_and(|entry| {
             Arc::ptr_eq(&entry.facts, facts)
                 && match &entry.meta {
-                    Held::Final => true,
-                    Held::Until(meta, stamp) => meta.read().is_ok_and(|now| now == **stamp),
-                    Held::Never => false,
+                    EntryValidity::Final => true,
+                    EntryValidity::Until(meta, stamp) => meta.read().is_ok_and(|now| now == **stamp),
+                    EntryValidity::Never => false,
                 }
         })
     }
@@ -139,11 +144,11 @@ impl Listed {
         let before = format!("{before}\"uptime_seconds\":");
         let (since, until) = (facts.since(), facts.ended_at());
         let entry = ListEntry { facts: Arc::clone(&of.facts), meta, order, runs, since, until, before, after: after.to_owned() };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
+        *lock(&self.0) = Some(entry);
     }
 }
 
-/// Whether it runs, or something that it left does.
+/// Whether the process runs, or something that it left running.
 pub(crate) fn runs(process: &Process) -> bool {
     process.status == Status::Running || !process.left.is_empty()
 }

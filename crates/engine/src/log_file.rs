@@ -1,5 +1,6 @@
-//! `engine.log`: what the engine says on its standard error, which leads there.
+//! `engine.log`: the standard error of the engine.
 
+use crate::mutex::lock;
 use outlast_core::limits::ENGINE_LOG_BYTES;
 use outlast_store::dir::Home;
 use rustix::fs::Stat;
@@ -7,23 +8,23 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-/// Standard error, for as long as the engine lives. Where it leads to the home's log, that is set aside when it has grown too long, and the one before is gone.
+/// The engine's standard error. If it leads to the home's log and the log has grown too long, the log is renamed and replaces the one before.
 #[derive(Debug)]
 pub struct LogFile {
     home: Home,
-    /// Held while the log is written and set aside, so that of two who find it too long one does something about it.
+    /// Held while the log is written and renamed, so that only one of two threads renames a log that is too long.
     turn: Mutex<()>,
 }
 
 impl LogFile {
-    /// For the engine of a home, whose starter has opened the log for it.
+    /// For the engine of a home whose starter has opened the log.
     pub fn new(home: impl Into<PathBuf>) -> Self {
         Self { home: Home::new(home), turn: Mutex::new(()) }
     }
 
-    /// Begins a new log. Keepers that were started before go on with the old one: they have next to nothing to say, and hold it open by themselves.
+    /// Begins a new log. Keepers that were started before keep writing to the old one, which they hold open; they write very little.
     fn set_aside(&self) -> io::Result<()> {
         let path = self.home.engine_log();
         let ours = rustix::fs::fstat(io::stderr())?;
@@ -48,9 +49,9 @@ impl LogFile {
 
 impl Write for &LogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let written = io::stderr().write(bytes);
-        // Where it cannot be set aside it goes on as it is: the log is the only one who could be told.
+        // If the log cannot be renamed, it just grows: there is no other place to report that.
         let _as_it_is = self.set_aside();
         written
     }

@@ -11,16 +11,17 @@
 //!
 //! Decision 171: docs/decisions/text.md.
 
+use crate::bytes::{hex, unhex};
 use outlast_core::EnvVar;
 use outlast_store::spec::{MaskedValue, Masks};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// A shorter line of a value would be found by chance.
+/// Shorter lines of a value are not searched for: they would be found by chance.
 const SHORTEST: usize = 8;
 /// Longer lines are found in pieces of this length.
 const LONGEST: usize = 4 << 10;
-/// How many bytes of control sequences may stand within a value.
+/// How many bytes of control sequences a value may contain in output.
 const ROOM: usize = 512;
 /// How many pieces of values are kept for one process.
 const MOST: usize = 1_024;
@@ -34,10 +35,10 @@ pub(crate) fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|p| p.len() >= SHORTEST)
 }
 
-/// The digests of these variables' values; none if no value is long enough. The flag says whether all values could be kept.
+/// The digests of these variables' values. None if no value is long enough. The flag is true if all values are covered.
 pub(crate) fn keep(secrets: &[EnvVar], key: [u8; 32]) -> (Option<Masks>, bool) {
     let all = || secrets.iter().flat_map(|variable| pieces(variable.value.as_bytes()));
-    let hash = Hash::new(&key);
+    let hash = KeyedHash::new(&key);
     let mut values: Vec<MaskedValue> = Vec::new();
     for piece in all() {
         let value = MaskedValue { length: piece.len() as u32, tag: hash.tag_of(piece), digest: hex(&hash.digest(piece)) };
@@ -50,14 +51,14 @@ pub(crate) fn keep(secrets: &[EnvVar], key: [u8; 32]) -> (Option<Masks>, bool) {
     ((!values.is_empty()).then(|| Masks { key: hex(&key), values }), complete)
 }
 
-/// Both hashes, with one key.
-struct Hash {
+/// The rolling hash and the HMAC, with the key of one process.
+struct KeyedHash {
     multiplier: u64,
     inner: Sha256,
     outer: Sha256,
 }
 
-impl Hash {
+impl KeyedHash {
     fn new(key: &[u8; 32]) -> Self {
         // HMAC of RFC 2104, with both padded keys hashed in advance.
         let padded = |with: u8| -> Vec<u8> { (0..64).map(|n| key.get(n).copied().unwrap_or(0) ^ with).collect() };
@@ -89,12 +90,12 @@ fn tag(sum: u64) -> u8 {
 
 /// Finds the values of one process.
 pub(crate) struct Finder {
-    hash: Hash,
-    by_length: BTreeMap<usize, Wanted>,
+    hash: KeyedHash,
+    by_length: BTreeMap<usize, ValuesOfLength>,
 }
 
 /// The values of one length.
-struct Wanted {
+struct ValuesOfLength {
     tags: [bool; 256],
     digests: Vec<[u8; 16]>,
     /// The factor of the byte that leaves the window.
@@ -103,22 +104,22 @@ struct Wanted {
 
 impl Finder {
     pub(crate) fn new(masks: &Masks) -> Option<Self> {
-        let hash = Hash::new(&unhex(&masks.key)?);
-        let mut by_length: BTreeMap<usize, Wanted> = BTreeMap::new();
+        let hash = KeyedHash::new(&unhex(&masks.key)?);
+        let mut by_length: BTreeMap<usize, ValuesOfLength> = BTreeMap::new();
         for value in &masks.values {
             let (length, digest) = (value.length as usize, unhex(&value.digest)?);
             if !(SHORTEST..=LONGEST).contains(&length) {
                 continue;
             }
             let leaving = (1..length).fold(1_u64, |power, _| power.wrapping_mul(hash.multiplier));
-            let wanted = by_length.entry(length).or_insert_with(|| Wanted { tags: [false; 256], digests: Vec::new(), leaving });
+            let wanted = by_length.entry(length).or_insert_with(|| ValuesOfLength { tags: [false; 256], digests: Vec::new(), leaving });
             wanted.tags[usize::from(value.tag)] = true;
             wanted.digests.push(digest);
         }
         (!by_length.is_empty()).then_some(Self { hash, by_length })
     }
 
-    /// How many bytes beside a text may belong to a value that reaches into it.
+    /// How many bytes before or after a text may belong to a value that reaches into it.
     pub(crate) fn reach(&self) -> usize {
         self.by_length.keys().next_back().map_or(0, |longest| longest - 1 + ROOM)
     }
@@ -131,7 +132,7 @@ impl Finder {
     /// Masks values in `text`, also those that begin before it or end after it.
     pub(crate) fn mask(&self, before: &[u8], text: &mut [u8], after: &[u8]) {
         let whole = [before, text, after].concat();
-        let shown = Shown::of(&whole);
+        let shown = PlainBytes::of(&whole);
         let bytes = shown.bytes.as_deref().unwrap_or(&whole);
         for (length, wanted) in &self.by_length {
             self.find(bytes, *length, wanted, |at| {
@@ -153,7 +154,7 @@ impl Finder {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn find(&self, text: &[u8], length: usize, wanted: &Wanted, mut found: impl FnMut(usize)) {
+    fn find(&self, text: &[u8], length: usize, wanted: &ValuesOfLength, mut found: impl FnMut(usize)) {
         if text.len() < length {
             return;
         }
@@ -172,14 +173,14 @@ impl Finder {
 }
 
 /// A text without its control sequences.
-struct Shown {
+struct PlainBytes {
     /// The bytes, if there are any sequences.
     bytes: Option<Vec<u8>>,
-    /// Where a run of bytes begins: there, and in the text.
+    /// Where each run of bytes begins: in these bytes, and in the text.
     runs: Vec<(usize, usize)>,
 }
 
-impl Shown {
+impl PlainBytes {
     fn of(text: &[u8]) -> Self {
         let mut shown = Self { bytes: None, runs: vec![(0, 0)] };
         let mut done = 0;
@@ -206,21 +207,6 @@ impl Shown {
             (at + (from - begin), at + (to - begin))
         })
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    crate::bytes::hex(bytes)
-}
-
-fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    if text.len() != 2 * N {
-        return None;
-    }
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * n..2 * n + 2)?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

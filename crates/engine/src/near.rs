@@ -2,14 +2,14 @@
 
 use outlast_core::{ProcessId, nearest};
 
-/// How many are named.
+/// How many suggestions an error names.
 const MOST: usize = 3;
-/// Names with fewer letters are not suggested, and nothing is suggested for them.
+/// Shorter names are not suggested, and get no suggestions: any short name is near any other.
 const SHORTEST_NAME: usize = 3;
-/// A name is shown no longer than this.
+/// How many characters of a name are shown.
 const NAME: usize = 40;
 
-/// What may be meant.
+/// A suggestion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Near {
     /// A process, by its id.
@@ -31,7 +31,8 @@ impl std::fmt::Display for Near {
     }
 }
 
-/// Those of `known` (id and name, which may be empty) that `given` may be a slip for: with nearly the same digits, or else of nearly the same name.
+/// Those of `known` (id and name, which may be empty) that `given` may be a mistyped form of: ids with nearly the same digits, or else nearly
+/// the same names.
 pub(crate) fn near(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
     let named = |name: &str| {
         let mut ids = known.iter().filter(|(_, n)| *n == name).map(|(id, _)| *id);
@@ -42,7 +43,6 @@ pub(crate) fn near(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
     };
     let mut found = digits(given, known);
     if found.is_empty() {
-        // Any short name is near any other.
         let is_long = |name: &str| name.chars().count() >= SHORTEST_NAME;
         let names = known.iter().map(|(_, name)| *name).filter(|name| is_long(name) && is_long(given));
         let names = nearest(given, names);
@@ -52,7 +52,7 @@ pub(crate) fn near(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
     found
 }
 
-/// Those whose first digits are nearly the given ones, or begin with too few of them.
+/// The ids whose first digits are nearly the given ones, or that begin with them.
 fn digits(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
     let given = given.strip_prefix("proc_").unwrap_or(given).to_ascii_lowercase();
     let hex: Vec<(ProcessId, String)> = known.iter().map(|(id, _)| (*id, id.to_string().trim_start_matches("proc_").to_owned())).collect();

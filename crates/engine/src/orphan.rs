@@ -1,4 +1,4 @@
-//! Finds and stops what no keeper looks after: by identity, through pidfds, until nothing is left.
+//! Finds and stops trees of processes that no keeper supervises: by identity, through pidfds, until nothing is left.
 
 mod unexamined;
 
@@ -15,17 +15,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
-use unexamined::{Place, Unexamined};
+use unexamined::{ProcessLinks, Unexamined};
 
-/// How long killed processes may take to go.
+/// How long killed processes may take to exit.
 const DYING: Duration = Duration::from_secs(5);
 
-/// Where the programs and the cgroups of an engine are: what a search for a tree has to know.
+/// Where an engine's own programs and cgroups are. A search for a tree needs this.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnPlaces {
-    /// Our own programs. No process that runs one of them is touched.
+    /// The directory of our own programs. No process that runs one of them is touched.
     pub(crate) bin: PathBuf,
-    pub(crate) cgroups: Option<cgroup::Place>,
+    pub(crate) cgroups: Option<cgroup::CgroupDir>,
 }
 
 /// A tree without a keeper.
@@ -33,29 +33,29 @@ pub(crate) struct OwnPlaces {
 pub(crate) struct Tree {
     id: ProcessId,
     root: Incarnation,
-    /// Those that were recorded as left running when the command was over.
+    /// Processes that were recorded as left running when the command ended.
     left: Vec<Incarnation>,
-    /// The folder of the process after the end of its command: its keepers may live, to whom orphans of the tree pass, and those of a folder of which this
-    /// one is a copy.
+    /// The folder of the process, after the end of its command. Its keepers may live and adopt orphans of the tree. The folder may also be a copy
+    /// of one whose keepers live.
     ended_in: Option<ProcessDir>,
     /// Whether descendants carry the process id in their environment.
     marked: bool,
     /// The cgroup in which it was started, if it is in one of its own.
     leaf: Option<PathBuf>,
-    /// Where our own programs lie: nothing that runs from there is touched.
+    /// The directory of our own programs. No process that runs one of them is touched.
     bin: PathBuf,
-    /// The process to which the root passed when its keepers died, and to which all pass whose parents are dead. Set only if members may be
-    /// processes of other users whose environment we may not read.
+    /// The process that became the parent of the root when its keepers died, and that adopts all whose parents are dead. Set only if members may
+    /// be processes of other users whose environment we may not read.
     heir: Option<u32>,
 }
 
-/// What came of a stop.
+/// The result of a stop.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
-    /// Those that were seen to die, in the order of their pids.
-    pub(crate) seen_dead: Vec<Named>,
+pub(crate) struct StoppedTree {
+    /// The processes that were seen to die, in the order of their pids.
+    pub(crate) seen_dead: Vec<TreeMember>,
     pub(crate) survivors: Vec<u32>,
-    /// What may be part of it and could not be examined. It was not signalled.
+    /// Processes that may be part of the tree and could not be examined. They were not signalled.
     pub(crate) unexamined: Unexamined,
 }
 
@@ -69,19 +69,19 @@ impl Tree {
 
     /// The same tree after the end of its root: `left` was recorded as left running.
     pub(crate) fn after_the_end(self, own: &OwnPlaces, left: Vec<Incarnation>, dir: ProcessDir) -> Self {
-        // The leaf is kept for as long as something is in it.
+        // The leaf is not removed while a process is in it.
         let made = || own.cgroups.as_ref().map(|place| place.leaf(self.id)).filter(|leaf| leaf.exists());
         let of_left = || left.iter().filter(|of| is_alive(of)).find_map(|of| leaf_of(of.pid, self.id));
         let leaf = self.leaf.or_else(of_left).or_else(made);
         Self { left, ended_in: Some(dir), leaf, ..self }
     }
 
-    /// Everything that belongs to it and lives.
+    /// The living members of the tree.
     pub(crate) fn members(&self) -> Vec<Incarnation> {
         self.members_among(&Environments::read())
     }
 
-    /// Everything that belongs to it and lives. Each life is taken first and its evidence second, so that a number that passed on is not one of them.
+    /// The living members of the tree. Each incarnation is read before its evidence, so that a process with a reused pid is not taken for a member.
     pub(crate) fn members_among(&self, environments: &Environments) -> Vec<Incarnation> {
         let mut lives = self.descendants(std::iter::once(self.root).chain(self.left.iter().copied()).chain(self.of_keepers()).collect());
         if let Some(leaf) = &self.leaf {
@@ -101,8 +101,8 @@ impl Tree {
         all.into_iter().collect()
     }
 
-    /// The root while it is to be asked before the others. After the end of the command its number is that of another process, or of one that runs in the home
-    /// of which this one is a copy.
+    /// The root, if it is to be asked to end before the others. After the end of the command its pid may belong to another process, or to one in the
+    /// home of which this one is a copy.
     fn leader(&self) -> Option<Incarnation> {
         Some(self.root).filter(|root| self.ended_in.is_none() && is_alive(root))
     }
@@ -112,20 +112,20 @@ impl Tree {
         self.ended_in.as_ref().is_some_and(|dir| keepers::is_of_others(pid, self.id, dir))
     }
 
-    /// The children of the keepers that live: orphans of the tree pass to them.
+    /// The children of the living keepers, which adopt orphans of the tree.
     fn of_keepers(&self) -> Vec<Incarnation> {
         let Some(dir) = &self.ended_in else { return Vec::new() };
         let children = |keeper: &Incarnation| {
             let taken: Vec<Incarnation> = children_of(keeper.pid).into_iter().filter_map(|pid| incarnation_of(pid).ok()).collect();
             let found: Vec<Incarnation> = taken.into_iter().filter(|c| parent_of(c.pid) == Some(keeper.pid)).collect();
-            // If it ended meanwhile, they may be those of another.
+            // If it ended meanwhile, its pid may have been reused, and the children may be those of another process.
             if is_alive(keeper) { found } else { Vec::new() }
         };
         keepers::lives(dir).iter().flat_map(children).collect()
     }
 
-    /// Whether a process is in a session that the root or another member made. Only descendants of its maker are in a session, and its
-    /// number is not given to another while they are.
+    /// Whether a process is in a kernel session that the root or another member made. Only descendants of its maker are in a session, and its number
+    /// is not reused while they live.
     fn is_in_session_of(&self, pid: u32, members: &HashMap<u32, Incarnation>) -> bool {
         let Some(session) = session_of(pid) else { return false };
         if session != self.root.pid {
@@ -133,18 +133,18 @@ impl Tree {
         }
         match self.ended_in {
             None => self.may_have_roots_number(),
-            // The number may have been given to a stranger since, who made a session as well. It was not if a known member is still in the session.
+            // The pid may have been reused by a process that made a session as well. It was not if a known member is still in the session.
             Some(_) => members.values().any(|life| session_of(life.pid) == Some(session) && is_alive(life)),
         }
     }
 
-    /// Whether the number of the root is not known to be another process's by now.
+    /// Whether the root's pid may still be the root's: no other process is known to have it.
     fn may_have_roots_number(&self) -> bool {
         let is_this_boot = boot_id().is_ok_and(|boot| boot == self.root.boot);
         is_this_boot && !start_ticks(self.root.pid).is_ok_and(|ticks| ticks != self.root.start_ticks)
     }
 
-    /// Those that may be part of it, live, and cannot be examined. `tree` has everyone who was ever seen in it.
+    /// Living processes that may be part of the tree and cannot be examined. `tree` has every pid that was ever seen in it.
     fn unexamined(&self, tree: &HashSet<u32>) -> Unexamined {
         if !self.marked {
             return Unexamined::default();
@@ -154,14 +154,14 @@ impl Tree {
             .into_iter()
             .filter(|life| life.start_ticks >= self.root.start_ticks && !tree.contains(&life.pid));
         let may_be = began_after.filter(|life| is_alive(life) && !self.is_of_other_keepers(life.pid));
-        let places: Vec<Place> = may_be.filter_map(|life| Place::of(life.pid)).collect();
+        let places: Vec<ProcessLinks> = may_be.filter_map(|life| ProcessLinks::of(life.pid)).collect();
         Unexamined::sorted(&places, tree, self.heir)
     }
 
-    /// Whether a process is one of ours or descends from one, below the heir of this tree: then it belongs to another process.
+    /// Whether a process is one of our programs or descends from one, below the heir of this tree. Then it belongs to another tree.
     fn is_of_other_keepers(&self, pid: u32) -> bool {
         let above = std::iter::successors(Some(pid), |pid| parent_of(*pid)).take_while(|pid| *pid > 1 && Some(*pid) != self.heir);
-        // A chain of parents longer than this is a loop made by numbers passing on while we read.
+        // A longer chain of parents is a loop: pids were reused while it was read.
         above.take(10_000).any(|pid| is_ours(pid, &self.bin))
     }
 
@@ -175,7 +175,7 @@ impl Tree {
         theirs
     }
 
-    /// These and those below them, for as long as they live: a number may pass to a stranger, whose children are strangers too.
+    /// These processes and their descendants. Each must be alive after its children were read: a reused pid would bring children of a stranger.
     fn descendants(&self, mut open: Vec<Incarnation>) -> Vec<Incarnation> {
         let mut found = HashSet::new();
         while let Some(life) = open.pop() {
@@ -184,7 +184,7 @@ impl Tree {
             }
             let taken = children_of(life.pid).into_iter().filter_map(|pid| incarnation_of(pid).ok());
             let children: Vec<Incarnation> = taken.filter(|c| parent_of(c.pid) == Some(life.pid)).collect();
-            // If it ended meanwhile, they may be those of another.
+            // If it ended meanwhile, its pid may have been reused, and the children may be those of another process.
             if is_alive(&life) {
                 open.extend(children);
             }
@@ -193,7 +193,7 @@ impl Tree {
     }
 }
 
-/// What the environments of all processes say: as part of which process of ours they were started.
+/// The environments of all processes: each names the process of ours as part of which it was started.
 #[derive(Debug, Default)]
 pub(crate) struct Environments {
     marked: HashMap<ProcessId, Vec<Incarnation>>,
@@ -261,22 +261,22 @@ fn leaf_of(pid: u32, id: ProcessId) -> Option<PathBuf> {
     Some(mount.join(path.trim_start_matches('/')))
 }
 
-/// Stops a tree: asks its root, then the rest, then kills what is left, and again what appeared meanwhile.
-pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
+/// Stops a tree: asks its root to end, then the rest, then kills what is left, again and again for what appears meanwhile.
+pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<StoppedTree> {
     let mut targets = Targets::default();
     targets.add(tree.members());
     let grace = match way {
         StopWay::TermOnly => {
-            // Of a tree without its root all are asked: no other process would pass it on to them.
+            // Without the root all members are asked, because no process passes the request on to them.
             let asked = tree.leader().map_or_else(|| targets.alive(), |leader| vec![leader]);
             asked.iter().try_for_each(ask)?;
-            return Ok(Ended { seen_dead: Vec::new(), survivors: Vec::new(), unexamined: Unexamined::default() });
+            return Ok(StoppedTree { seen_dead: Vec::new(), survivors: Vec::new(), unexamined: Unexamined::default() });
         }
         StopWay::Escalate { grace } => grace,
     };
     if !grace.is_zero() {
         let until = Instant::now() + grace;
-        // The root alone at first: many programs end their children themselves, and better than we could.
+        // The root alone at first: many programs end their children themselves, in the right order.
         let leader = tree.leader();
         leader.iter().try_for_each(ask)?;
         if gone(leader.as_slice(), until).await {
@@ -299,7 +299,7 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
         let is_ours_alone =
             |inside: HashSet<u32>| tree.theirs_in(&inside).is_empty() && !inside.into_iter().any(|pid| tree.is_of_others(pid));
         if let Some(leaf) = tree.leaf.as_ref().filter(|leaf| is_ours_alone(procs(leaf))) {
-            // All at once, so that none can fork away. Where it cannot be had, the loop does the same.
+            // Kills all at once, so that none can fork away. If this is not possible, the loop does the same.
             let _tried = std::fs::write(leaf.join("cgroup.kill"), "1");
         }
         for life in &left {
@@ -315,33 +315,33 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
         tree_pids.insert(tree.root.pid);
     }
     let unexamined = tree.unexamined(&tree_pids);
-    Ok(Ended { seen_dead: targets.into_dead(), survivors, unexamined })
+    Ok(StoppedTree { seen_dead: targets.into_dead(), survivors, unexamined })
 }
 
-/// A life, and the arguments of its program.
+/// An incarnation and the arguments of its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct TreeMember {
     pub(crate) life: Incarnation,
     pub(crate) arguments: Vec<String>,
 }
 
-impl Named {
-    /// A life with its arguments, which are empty if it has just ended.
+impl TreeMember {
+    /// An incarnation with its arguments, which are empty if it has just ended.
     pub(crate) fn of(life: Incarnation) -> Self {
         Self { life, arguments: arguments_of(life.pid).filter(|_| is_alive(&life)).unwrap_or_default() }
     }
 }
 
-/// Every life that was ever seen to belong.
+/// Every incarnation that was ever seen in the tree.
 #[derive(Default)]
 struct Targets {
-    all: HashMap<Incarnation, Named>,
+    all: HashMap<Incarnation, TreeMember>,
 }
 
 impl Targets {
     fn add(&mut self, lives: Vec<Incarnation>) {
         for life in lives {
-            self.all.entry(life).or_insert_with(|| Named::of(life));
+            self.all.entry(life).or_insert_with(|| TreeMember::of(life));
         }
     }
 
@@ -349,8 +349,8 @@ impl Targets {
         self.all.keys().filter(|l| is_alive(l)).copied().collect()
     }
 
-    fn into_dead(self) -> Vec<Named> {
-        let mut dead: Vec<Named> = self.all.into_values().filter(|named| !is_alive(&named.life)).collect();
+    fn into_dead(self) -> Vec<TreeMember> {
+        let mut dead: Vec<TreeMember> = self.all.into_values().filter(|named| !is_alive(&named.life)).collect();
         dead.sort_by_key(|named| named.life.pid);
         dead
     }
@@ -362,7 +362,7 @@ fn ask(life: &Incarnation) -> io::Result<()> {
     tell(life, Signal::CONT)
 }
 
-/// Signals a life. That it is over is what was wanted; that we may not is found when the survivors are counted.
+/// Signals an incarnation. It is no error if it has ended. If the signal is not permitted, it is counted among the survivors.
 fn tell(life: &Incarnation, what: Signal) -> io::Result<()> {
     match signal(life, what) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) || e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -370,7 +370,7 @@ fn tell(life: &Incarnation, what: Signal) -> io::Result<()> {
     }
 }
 
-/// Waits until all of them are over; `false` if the time came first.
+/// Waits until all of them have ended. `false` if the time came first.
 async fn gone(lives: &[Incarnation], until: Instant) -> bool {
     for life in lives {
         let Ok(handle) = ProcessHandle::of(life) else { continue };

@@ -6,13 +6,14 @@
 //! Decision 160: docs/decisions/store.md.
 
 use crate::closing::{Closing, Shutdown};
+use crate::mutex::lock;
 use crate::os::Watch;
 use outlast_store::dir::{FileId, Home};
 use outlast_wire::v1::LockHolder;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -24,20 +25,20 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 pub(crate) struct OwnHome {
     home: Home,
     lock: FileId,
-    /// The lock, until everything is written.
+    /// The lock file, held until everything is written.
     held: Mutex<Option<File>>,
     index: OnceLock<FileId>,
     lost: watch::Sender<bool>,
 }
 
 impl OwnHome {
-    /// Takes the home whose `lock` is held.
+    /// For the home whose `lock` is held.
     pub(crate) fn new(home: &Home, lock: File) -> io::Result<Self> {
         let id = FileId::of(&lock.metadata()?);
         Ok(Self { home: home.clone(), lock: id, held: Mutex::new(Some(lock)), index: OnceLock::new(), lost: watch::Sender::new(false) })
     }
 
-    /// Records the opened index: from now on it must stay where it is.
+    /// Records the opened index. From now on it must stay at its path.
     pub(crate) fn index_opened(&self) -> io::Result<()> {
         let index = FileId::at(&self.home.index())?;
         self.index.get_or_init(|| index);
@@ -50,15 +51,15 @@ impl OwnHome {
             return true;
         }
         let lost = match at(self.home.lock()) {
-            Found::Nothing => true,
-            Found::Unknown => false,
-            Found::File(lock) if lock == self.lock => self.index.get().is_some_and(|index| match at(self.home.index()) {
-                Found::Nothing => true,
-                Found::Unknown => false,
-                Found::File(found) => found != *index,
+            AtPath::Nothing => true,
+            AtPath::Unknown => false,
+            AtPath::File(lock) if lock == self.lock => self.index.get().is_some_and(|index| match at(self.home.index()) {
+                AtPath::Nothing => true,
+                AtPath::Unknown => false,
+                AtPath::File(found) => found != *index,
             }),
             // Some network and shared file systems return a different inode number each time. The file is ours if it is locked in our name.
-            Found::File(_) => !self.is_locked_by_us(),
+            AtPath::File(_) => !self.is_locked_by_us(),
         };
         if lost {
             self.lost.send_replace(true);
@@ -76,18 +77,18 @@ impl OwnHome {
     pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.subscribe();
         async move {
-            // The sender is dropped with the engine, which then has nothing to lose.
+            // The sender is dropped with the engine. There is nothing to lose then.
             if lost.wait_for(|lost| *lost).await.is_err() {
                 std::future::pending().await
             }
         }
     }
 
-    /// Gives the home up for the next engine: everything is written.
+    /// Releases the home for the next engine, once everything is written.
     pub(crate) fn release(&self) {
-        if let Some(lock) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
-            let _free = rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock);
+        if let Some(file) = lock(&self.held).take() {
+            // A program that is being started right now may hold a copy of the descriptor until its exec. That must not keep the home locked.
+            let _free = rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock);
         }
     }
 
@@ -97,19 +98,19 @@ impl OwnHome {
     }
 }
 
-/// What is at a path.
-enum Found {
+/// The file at a path.
+enum AtPath {
     File(FileId),
     Nothing,
-    /// The disk does not answer, which proves nothing.
+    /// The file could not be examined, which proves nothing.
     Unknown,
 }
 
-fn at(path: PathBuf) -> Found {
+fn at(path: PathBuf) -> AtPath {
     match FileId::at(&path) {
-        Ok(found) => Found::File(found),
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Found::Nothing,
-        Err(_) => Found::Unknown,
+        Ok(found) => AtPath::File(found),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => AtPath::Nothing,
+        Err(_) => AtPath::Unknown,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::left_behind::may_have_left;
 use crate::parts::Parts;
 use crate::stop::stop_with_the_engine;
 use crate::supervise::{Known, supervise};
-use crate::table::{Advance, ProcessView, Reserved, Table};
+use crate::table::{AppliedLook, ProcessView, Reservation, Table};
 use crate::{refuse, remove, retain};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::meta::{Snapshot, flag};
@@ -21,9 +21,9 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-/// How long the end of the engine waits for what is being started.
+/// How long the end of the engine waits for starts in progress.
 const STARTING: Duration = Duration::from_secs(10);
-/// How long the end of the engine waits for what goes along with it.
+/// How long the end of the engine waits for the tasks beside it, such as sinks.
 const WITHIN: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -33,7 +33,7 @@ pub(crate) struct TableOwner {
     table: Table,
     supervisors: JoinSet<()>,
     removing: JoinSet<()>,
-    /// Looks which of the old processes have left something running.
+    /// Searches for what old processes have left running, before they are removed.
     look_at_left: Option<JoinHandle<()>>,
     writer: Option<Writer>,
     idle_since: Option<Instant>,
@@ -54,12 +54,12 @@ impl TableOwner {
         }
     }
 
-    /// Answers until it is told to stop, or has had nothing to do for long enough.
+    /// Answers requests until the engine is stopped, or has been idle for long enough.
     pub(crate) async fn run(mut self, mut asks: mpsc::Receiver<TableRequest>, processes: Vec<(Facts, bool)>) {
         for (facts, looked) in processes {
             self.insert(facts, if looked { Known::FromRecovery } else { Known::ReadFolder });
         }
-        // From here on this engine is asked. A number that cannot be removed is replaced at the end.
+        // From here on prompts ask this engine. If the file cannot be removed, it is replaced at the end.
         let _none = std::fs::remove_file(self.parts.home.waiting());
         self.look_at_clock();
         self.prune();
@@ -95,7 +95,7 @@ impl TableOwner {
         self.close(asks, by.as_ref()).await;
     }
 
-    /// When to leave, if nothing happens until then.
+    /// When the engine ends if nothing happens until then.
     fn idle_deadline(&mut self) -> Option<Instant> {
         let limit = self.parts.config.idle_exit;
         let idle = self.table.live().is_empty()
@@ -135,12 +135,12 @@ impl TableOwner {
             TableRequest::Interrupt { session, answer } => _ = answer.send(self.table.interrupt(&session)),
             TableRequest::Interrupts { session, answer } => _ = answer.send(self.table.interrupts(session)),
             TableRequest::Counts { answer } => _ = answer.send(self.table.counts()),
-            // The loop that called has dealt with it.
+            // The calling loop handles it.
             TableRequest::Stop { .. } => {}
         }
     }
 
-    fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+    fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reservation, Error> {
         if self.parts.closing.stage() != Closing::Open {
             return Err(refuse::stopping());
         }
@@ -150,7 +150,7 @@ impl TableOwner {
     /// Puts a process into the table and has it supervised, if that is needed.
     fn insert(&mut self, facts: Facts, known: Known) {
         let id = facts.id();
-        // The disk may have refused the end of a process that was just looked at: then only the live copy has it, which must not go with the keepers.
+        // The disk may have refused the end of a process that was just read. Then only the live copy has it, which must outlive the keepers.
         let is_supervised = !facts.phase.is_final() || matches!(known, Known::FromRecovery);
         self.table.insert(Arc::new(facts));
         if is_supervised {
@@ -158,7 +158,7 @@ impl TableOwner {
         }
     }
 
-    fn apply_look(&mut self, look: &Advance) -> Option<Arc<Facts>> {
+    fn apply_look(&mut self, look: &AppliedLook) -> Option<Arc<Facts>> {
         let (before, after) = self.table.apply_look(look)?;
         let id = after.id();
         if before.phase != after.phase {
@@ -171,18 +171,18 @@ impl TableOwner {
         Some(after)
     }
 
-    /// The owner of a process has seen its end: of what is to be removed, it goes first.
+    /// Records that the owner of a process has seen its end. Such processes are removed first.
     async fn consumed(&mut self, id: ProcessId) {
         let Some(facts) = self.table.consumed(id) else { return };
         if self.parts.intake.unsaved.has(id) {
-            // Written with its news.
+            // It is written with its other changes.
             return;
         }
-        // The mark that counts is in the outbox; this is about the order of removal.
+        // The outbox has the mark that counts. This one only affects the order of removal.
         self.parts.index.put_later(Facts::clone(&facts)).await;
     }
 
-    /// Checks whether the clock was set since the last check: ages are measured without that.
+    /// Checks whether the clock was set since the last check, so that ages can be corrected.
     fn look_at_clock(&mut self) {
         let (config, parts) = (&self.parts.config, &self.parts);
         let boot_us = i64::try_from(config.clock.elapsed().as_micros()).unwrap_or(i64::MAX);
@@ -190,13 +190,13 @@ impl TableOwner {
         self.jumps.look(now, config.keep_for.max(config.keep_notices));
         if let Err(error) = self.jumps.save(&parts.home) {
             // The next engine then believes the clock, unless an earlier check was saved.
-            tracing::debug!(%error, "cannot write down what the clock says");
+            tracing::debug!(%error, "cannot save the comparison of the clocks");
         }
     }
 
-    /// Removes what is over and too old, or too much.
+    /// Removes finished processes that are too old, or that take too much disk.
     fn prune(&mut self) {
-        // Without its folder, the next engine would take one whose end is not recorded for lost.
+        // If the end of a process is not recorded and its folder is removed, the next engine would take it for lost.
         let finished = self.table.finished(|id| !self.parts.intake.unsaved.has(id));
         let config = &self.parts.config;
         let mut may_leave = Vec::new();
@@ -218,13 +218,13 @@ impl TableOwner {
         self.prune_without_left(may_leave);
     }
 
-    /// Removes those of which nothing runs any more. Without the record of a process, no verb would find what it left running.
+    /// Removes the processes that have left nothing running. Without the record of a process, no verb would find what it left running.
     fn prune_without_left(&mut self, views: Vec<ProcessView>) {
         if views.is_empty() || self.look_at_left.as_ref().is_some_and(|look| !look.is_finished()) {
             return;
         }
         let parts = Arc::clone(&self.parts);
-        // Not among `removing`, which the end of the engine waits for: this asks the owner of the table.
+        // Not among `removing`: the end of the engine waits for those, and this task asks the owner of the table.
         self.look_at_left = Some(tokio::spawn(async move {
             let look = parts.leftovers.look();
             let without_left = move || {
@@ -243,23 +243,23 @@ impl TableOwner {
     /// Removes notices that were settled long ago.
     fn prune_notices(&mut self) {
         let parts = Arc::clone(&self.parts);
-        // The sum of all jumps is added, so notices that were settled after a jump are kept a little longer.
+        // The sum of all clock jumps is added, so notices that were settled after a jump are kept a little longer.
         let keep = parts.config.keep_notices + self.jumps.forward();
         self.removing.spawn(async move {
             if let Err(error) = parts.outbox.prune(keep, parts.now()).await {
-                // They are found again tomorrow.
+                // The next day's check finds them again.
                 tracing::warn!(%error, "old notices cannot be removed");
             }
         });
     }
 
-    /// Whether no sink has anything left to push.
+    /// Whether no delivery to a sink is open.
     async fn owes_nothing(&self) -> bool {
-        // Who cannot tell must not leave.
+        // If the index cannot be read, the engine stays.
         self.parts.outbox.owed().await.is_ok_and(|owed| owed == 0)
     }
 
-    /// Leaves the number of notices that wait for the user, for prompts that start no engine to find out.
+    /// Writes how many notices wait for the user, for prompts that do not start an engine.
     async fn leave_count_of_waiting(&self) {
         let file = self.parts.home.waiting();
         // Without the file nothing is shown in a prompt; the notices themselves are in the index.
@@ -268,7 +268,7 @@ impl TableOwner {
         }
     }
 
-    /// Stops what is to stop with us, and writes what is left to write. Questions are answered until the end.
+    /// Stops the processes that end with the engine, and writes what is left to write. Requests are answered until the end.
     async fn close(&mut self, mut asks: mpsc::Receiver<TableRequest>, by: Option<&Owner>) {
         self.parts.closing.set(Closing::Stopping);
         self.finish_starting(&mut asks).await;
@@ -293,20 +293,21 @@ impl TableOwner {
             let _joined = blocking(move || writer.join()).await;
         }
         let parts = Arc::clone(&self.parts);
-        // What it leaves behind the next engine removes.
+        // The next engine removes what this one cannot.
         let _cleared = blocking(move || parts.spare_folders.clear()).await;
         self.parts.launcher.fork_server.leave().await;
         if let Some(place) = self.parts.place.clone() {
             let (nothing_runs, home) = (self.table.live().is_empty(), self.parts.home.clone());
-            // Whatever is not removed now the next engine uses again.
+            // The next engine uses again what is not removed now.
             let _left = blocking(move || place.leave_behind(&home, nothing_runs)).await;
         }
-        // Keepers take their sockets along, unless both were killed at the very end.
+        // Keepers remove their sockets, unless both were killed at the very end.
         crate::run_dir::sweep(&self.parts.sockets.dir(), |id| self.table.live().contains(&id));
         crate::run_dir::leave_behind(&self.parts.sockets.dir());
         self.parts.own_home.release();
         if let Some(place) = self.parts.place.clone() {
-            // A keeper that leaves while we have the lock leaves this to us. It says so first and looks at the lock second; we let go first and look at what it said second.
+            // A keeper that leaves while the engine holds the lock leaves the cleanup to the engine. The keeper first writes that it leaves and then checks
+            // the lock. The engine first releases the lock and then checks what was written. So one of them always does it.
             let leaves = |id: &ProcessId| Snapshot::read(&self.parts.home.process(*id)).is_ok_and(|meta| meta.has(flag::CLEAN));
             let all_leave = self.table.live().iter().all(leaves);
             let home = self.parts.home.clone();
@@ -315,8 +316,7 @@ impl TableOwner {
         self.parts.closing.set(Closing::Closed);
     }
 
-    /// The home is not ours any more: nothing is written, removed or stopped. Its processes keep running. An engine that finds the
-    /// directory again finds them.
+    /// The home was lost: nothing is written, removed or stopped. Its processes keep running. An engine that serves the directory later finds them.
     async fn abandon(mut self) {
         tracing::error!(home = %self.parts.home.root.display(), "the state directory was removed or replaced: leaving");
         self.parts.closing.set(Closing::Stopping);
@@ -332,7 +332,7 @@ impl TableOwner {
         self.parts.closing.set(Closing::Closed);
     }
 
-    /// What goes along with us has something to put down: a call that is under way is ended, and how it went is written.
+    /// Waits for the tasks beside the engine: a call of a sink is ended, and how it went is written.
     async fn let_within_end(&mut self, asks: &mut mpsc::Receiver<TableRequest>) {
         let until = Instant::now() + WITHIN;
         let parts = Arc::clone(&self.parts);
@@ -340,18 +340,18 @@ impl TableOwner {
             tokio::select! {
                 () = parts.clients.within.changed.notified() => {}
                 Some(ask) = asks.recv() => self.on(ask).await,
-                () = tokio::time::sleep_until(until) => return tracing::warn!("a sink does not end; what it has is told again"),
+                () = tokio::time::sleep_until(until) => return tracing::warn!("a sink does not end in time; its deliveries are made again"),
             }
         }
     }
 
-    /// What was taken is started: its caller waits for that, and no task would do it later.
+    /// Waits until every accepted process is started. Its client waits for that, and no task would start it later.
     async fn finish_starting(&mut self, asks: &mut mpsc::Receiver<TableRequest>) {
         let until = Instant::now() + STARTING;
         while self.table.is_starting() {
             tokio::select! {
                 Some(ask) = asks.recv() => self.on(ask).await,
-                () = tokio::time::sleep_until(until) => return tracing::warn!("something is still starting; the next engine goes on with it"),
+                () = tokio::time::sleep_until(until) => return tracing::warn!("a process is still starting; the next engine continues with it"),
             }
         }
     }

@@ -33,7 +33,7 @@ pub(crate) struct Parts {
     pub(crate) config: Config,
     pub(crate) at_start: AtStart,
     pub(crate) home: Home,
-    /// Checks whether that is still the directory that was locked.
+    /// Checks whether the home is still the directory that the engine locked.
     pub(crate) own_home: Arc<OwnHome>,
     pub(crate) disk: Arc<Disk>,
     pub(crate) closing: Shutdown,
@@ -41,7 +41,7 @@ pub(crate) struct Parts {
     pub(crate) views: Views,
     pub(crate) gateways: Gateways,
     pub(crate) sockets: Arc<Sockets>,
-    pub(crate) place: Option<cgroup::Place>,
+    pub(crate) place: Option<cgroup::CgroupDir>,
     pub(crate) redactor: Arc<Redactor>,
     /// Finds what processes that are over have left running.
     pub(crate) leftovers: Leftovers,
@@ -80,7 +80,7 @@ pub(crate) struct AtStart {
     pub(crate) stays_in_session: bool,
     /// What a logout ends, in a sentence.
     pub(crate) logout: Option<String>,
-    /// What is not as it should be, each in a sentence.
+    /// What limits this engine, each in a sentence.
     pub(crate) degraded: Vec<String>,
 }
 

@@ -4,7 +4,7 @@
 macro_rules! point {
     ($name:literal) => {
         #[cfg(feature = "test-points")]
-        // Held in a thread of its own, so that the other tasks of the engine go on. It cannot fail: it has nothing to say.
+        // Held in a thread of its own, so that the other tasks of the engine continue. Its result is empty.
         let _passed = tokio::task::spawn_blocking(|| outlast_store::points::reach($name)).await;
     };
 }

@@ -3,6 +3,7 @@
 use crate::bytes::hex;
 use crate::config::{Config, KeeperProgram};
 use crate::disk::blocking;
+use crate::mutex::lock;
 use outlast_store::dir::Home;
 use outlast_store::meta::Image;
 use sha2::{Digest, Sha256};
@@ -13,19 +14,19 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use tokio::process::Child;
 
 /// A copy of the keeper in the home, named by its hash; or the installed program, if nothing in the home can be executed or the file size limit
 /// forbids the copy.
 #[derive(Debug, Clone)]
-pub(crate) struct Copy {
+pub(crate) struct KeeperCopy {
     pub(crate) path: PathBuf,
-    /// What comes before the folder on its command line.
+    /// The arguments before the folder on its command line.
     pub(crate) first_argument: Option<&'static str>,
 }
 
-impl Copy {
+impl KeeperCopy {
     /// Copies the program, unless the same is there already, and removes the copies of earlier ones.
     pub(crate) fn make(home: &Home, program: &KeeperProgram) -> io::Result<Self> {
         if is_noexec(&home.bin()) {
@@ -33,7 +34,7 @@ impl Copy {
             return Ok(Self::installed(program));
         }
         let copy = match Self::find_or_make(home, program) {
-            // A hard limit of the engine's starter (`ulimit -f`), which `engine status` names.
+            // The engine's starter has set a hard limit (`ulimit -f`). `engine status` names it.
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 tracing::info!(%error, "the installed keeper is used");
                 return Ok(Self::installed(program));
@@ -54,14 +55,14 @@ impl Copy {
         let failed = |e: io::Error| io::Error::new(e.kind(), format!("cannot copy the keeper {}: {e}", from.display()));
         let name = format!("outlast-keeper-{}", hash(from).map_err(failed)?);
         let path = home.bin().join(name);
-        // It comes there whole or not at all, so that its length is enough to trust it.
+        // The copy appears whole or not at all, so comparing its length is enough.
         if length(&path).is_ok_and(|there| length(from).is_ok_and(|wanted| there == wanted)) {
             return Ok(Self::at(path, program));
         }
         let new = home.bin().join(format!("new.{}", std::process::id()));
         let copied = copy(from, &new).and_then(|()| std::fs::rename(&new, &path));
         if let Err(e) = copied {
-            // What is left of it is overwritten by the next try.
+            // The next attempt overwrites a partial copy.
             let _ = std::fs::remove_file(&new);
             return Err(failed(e));
         }
@@ -84,9 +85,9 @@ pub(crate) struct KeeperStarter {
     program: KeeperProgram,
     env: Vec<(OsString, OsString)>,
     test_points: Option<PathBuf>,
-    /// Whether our standard error is the engine's log.
+    /// Whether this process's standard error is the engine's log.
     stderr_is_log: bool,
-    copy: Mutex<Copy>,
+    copy: Mutex<KeeperCopy>,
 }
 
 impl KeeperStarter {
@@ -97,26 +98,26 @@ impl KeeperStarter {
             env: config.keeper_env.clone(),
             test_points: config.test_points.clone(),
             stderr_is_log: config.detach,
-            copy: Mutex::new(Copy::make(home, &config.keeper)?),
+            copy: Mutex::new(KeeperCopy::make(home, &config.keeper)?),
         })
     }
 
     /// The program that is started now.
-    pub(crate) fn copy(&self) -> Copy {
-        self.lock().clone()
+    pub(crate) fn copy(&self) -> KeeperCopy {
+        lock(&self.copy).clone()
     }
 
     /// Starts the program for this folder, with `stdin` as its standard input and the live copy of `meta` as its standard output.
     pub(crate) async fn spawn(&self, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<Child> {
         match self.spawn_copy(folder, stdin.try_clone()?, image) {
-            // It is being written, or it was removed.
+            // The file is being written, or was removed.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ETXTBSY | libc::ENOENT | libc::EACCES)) => {
                 self.copy_again().await?;
                 match self.spawn_copy(folder, stdin.try_clone()?, image) {
                     // Execution is forbidden, not only by the mode. The home may be on a noexec mount by now, or a policy trusts installed
                     // programs only.
                     Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
-                        *self.lock() = Copy::installed(&self.program);
+                        *lock(&self.copy) = KeeperCopy::installed(&self.program);
                         self.spawn_copy(folder, stdin, image)
                     }
                     spawned => spawned,
@@ -128,7 +129,7 @@ impl KeeperStarter {
 
     fn spawn_copy(&self, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<Child> {
         let stdout = image.map_or_else(|| Ok(Stdio::null()), |image| image.try_clone().map(Stdio::from))?;
-        let Copy { path, first_argument } = self.copy();
+        let KeeperCopy { path, first_argument } = self.copy();
         let mut command = tokio::process::Command::new(path);
         // Nothing runs between fork and exec, so that the child is made without copying our memory map.
         command.args(first_argument).arg(folder).env_clear().stdin(stdin).stdout(stdout).stderr(self.log());
@@ -141,12 +142,13 @@ impl KeeperStarter {
 
     async fn copy_again(&self) -> io::Result<()> {
         let (home, program) = (self.home.clone(), self.program.clone());
-        let copy = blocking(move || Copy::make(&home, &program)).await??;
-        *self.lock() = copy;
+        let copy = blocking(move || KeeperCopy::make(&home, &program)).await??;
+        *lock(&self.copy) = copy;
         Ok(())
     }
 
-    /// The engine's log, as a keeper's standard error. A program that embeds the engine uses its own standard error for other things, and may wait for its end.
+    /// The engine's log, as a keeper's standard error. A program that embeds the engine uses its own standard error for other things, and may wait
+    /// until it is closed.
     fn log(&self) -> Stdio {
         if self.stderr_is_log {
             return Stdio::inherit();
@@ -154,14 +156,9 @@ impl KeeperStarter {
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(self.home.engine_log());
         log.map_or_else(|_| Stdio::null(), Stdio::from)
     }
-
-    fn lock(&self) -> MutexGuard<'_, Copy> {
-        // The copy is replaced as a whole, so a panic elsewhere leaves it as it should be.
-        self.copy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// Removes the copies of earlier programs. Those who run from one have it open for as long as they live, and never start it again.
+/// Removes the copies of earlier programs. Keepers that run from one have it open, and never execute it again.
 fn remove_others(home: &Home, kept: &Path) {
     let all = std::fs::read_dir(home.bin()).into_iter().flatten().flatten().map(|e| e.path());
     for other in all.filter(|p| p != kept) {
@@ -212,14 +209,14 @@ mod tests {
         let program = tmp.path().join("keeper");
         std::fs::write(&program, "one").unwrap();
         let keeper = KeeperProgram::Binary(program.clone());
-        let first = Copy::make(&home, &keeper).unwrap().path;
+        let first = KeeperCopy::make(&home, &keeper).unwrap().path;
         let inode = std::fs::metadata(&first).unwrap().ino();
-        assert_eq!(std::fs::metadata(Copy::make(&home, &keeper).unwrap().path).unwrap().ino(), inode);
+        assert_eq!(std::fs::metadata(KeeperCopy::make(&home, &keeper).unwrap().path).unwrap().ino(), inode);
         std::fs::write(&first, "torn").unwrap();
-        assert_eq!(std::fs::read(Copy::make(&home, &keeper).unwrap().path).unwrap(), b"one");
+        assert_eq!(std::fs::read(KeeperCopy::make(&home, &keeper).unwrap().path).unwrap(), b"one");
         std::fs::write(&program, "two").unwrap();
         let running = File::open(&first).unwrap();
-        assert_ne!(Copy::make(&home, &keeper).unwrap().path, first, "an upgrade does not change the old one");
+        assert_ne!(KeeperCopy::make(&home, &keeper).unwrap().path, first, "an upgrade does not change the old one");
         assert!(!first.exists() && running.metadata().unwrap().len() == 3, "who runs it keeps it");
     }
 }

@@ -14,20 +14,20 @@ use outlast_wire::v1::keeper::Say;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a keeper is tried that holds its lock and does not answer. The limit is a time, because every new socket of any keeper leads to another try, and
-/// because a keeper that was asked to listen again may wait for a busy machine.
+/// How long a keeper is retried that holds its lock and does not answer. The limit is a time and not a count, because every new socket of any
+/// keeper leads to another try, and a keeper that was asked to listen again may wait for a busy machine.
 const REACH_LIMIT: Duration = Duration::from_secs(20);
-/// How long keepers are tried that cannot be seen from here.
+/// How long keepers in another PID namespace are retried.
 const ELSEWHERE_LIMIT: Duration = Duration::from_secs(4);
-/// How long between two tries, unless its socket appears sooner.
+/// The time between two tries, unless the socket appears sooner.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long the engine may take to find out what became of a process whose keepers died.
+/// How long the engine may take to determine the state of a process whose keepers died.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// Why there is no keeper to ask.
+/// Why no keeper can be asked.
 #[derive(Debug)]
-pub(crate) enum Away {
-    /// No keeper is needed any more, or none is left: the view says what became of the process.
+pub(crate) enum NoKeeper {
+    /// No keeper is needed any more, or none is left. The view has the state of the process.
     Over,
     /// The error for the caller.
     Refused(Error),
@@ -42,7 +42,7 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Connects to the keeper of a process that was seen to run.
-    pub(crate) async fn keeper(&self, view: &mut ProcessView) -> Result<Link, Away> {
+    pub(crate) async fn keeper(&self, view: &mut ProcessView) -> Result<Link, NoKeeper> {
         let began = Instant::now();
         while began.elapsed() < REACH_LIMIT {
             match Link::connect(&self.sockets.of(view.id()), false).await {
@@ -53,20 +53,20 @@ impl Reach {
             if !blocking(move || has_keeper(&dir)).await.unwrap_or(true) {
                 let settled = |phase: &Phase| !matches!(phase, Phase::Running { .. } | Phase::Stopping { .. });
                 let known = tokio::time::timeout(SETTLING, view.until(|f| settled(&f.phase))).await;
-                return Err(if known.is_ok() { Away::Over } else { Away::Refused(unreachable(view)) });
+                return Err(if known.is_ok() { NoKeeper::Over } else { NoKeeper::Refused(unreachable(view)) });
             }
-            let seen = self.intake.look(view).await.map_err(Away::Refused)?;
+            let seen = self.intake.look(view).await.map_err(NoKeeper::Refused)?;
             view.facts = seen.facts;
             if view.facts.phase.is_final() {
-                return Err(Away::Over);
+                return Err(NoKeeper::Over);
             }
             let waited = keepers::wait(&self.sockets, view.id(), &view.dir, AGAIN).await;
-            waited.map_err(|e| Away::Refused(refuse::disk("cannot wait for a keeper", &e)))?;
+            waited.map_err(|e| NoKeeper::Refused(refuse::disk("cannot wait for a keeper", &e)))?;
             if began.elapsed() >= ELSEWHERE_LIMIT && keepers::are_elsewhere(&view.dir) {
-                return Err(Away::Refused(in_another_container(view)));
+                return Err(NoKeeper::Refused(in_another_container(view)));
             }
         }
-        Err(Away::Refused(unreachable(view)))
+        Err(NoKeeper::Refused(unreachable(view)))
     }
 }
 

@@ -1,7 +1,7 @@
-//! From rows and folders to what is known.
+//! Recovers the facts from rows and folders when an engine starts.
 
 use crate::config::Clock;
-use crate::facts::{Facts, Seen, has_keeper};
+use crate::facts::{Facts, FolderLook, has_keeper};
 use crate::final_record::{self, FinalRecord};
 use crate::index::{Index, Opened};
 use crate::intake::MissedChange;
@@ -12,27 +12,27 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// How long keepers that have nothing to do may take to leave.
+/// How long recovery waits for keepers that have nothing to do to leave.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// What was found.
+/// The result of recovery.
 pub(crate) struct Recovered {
     pub(crate) opened: Opened,
-    /// Every process, and whether its folder was looked into just now.
+    /// Every process, and whether its folder was read just now.
     pub(crate) processes: Vec<(Facts, bool)>,
     /// The changes since the last engine that may lead to notices.
     pub(crate) missed: Vec<MissedChange>,
-    /// What is not as it should be, each in a sentence.
+    /// What limits this engine, each in a sentence.
     pub(crate) degraded: Vec<String>,
 }
 
 /// The change, if it may lead to a notice.
-fn missed_change(before: Facts, after: &Facts, seen: Seen, maybe_told: bool) -> Option<MissedChange> {
+fn missed_change(before: Facts, after: &Facts, seen: FolderLook, maybe_told: bool) -> Option<MissedChange> {
     let tells = !after.kept.spec.tell.is_nothing();
     tells.then(|| MissedChange { before, after: after.clone(), seen, maybe_told })
 }
 
-/// Reads the index and the folders of those that were not over. Blocks for as long as the disk takes.
+/// Reads the index and the folders of processes that were not finished. Blocks for as long as the disk takes.
 pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     let mut degraded = Vec::new();
     if let Err(error) = home.sweep() {
@@ -40,7 +40,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     }
     let mut opened = Index::open(&home.index()).map_err(|e| e.to_string())?;
     let ids = home.ids().map_err(|e| format!("cannot list {}: {e}", home.processes().display()))?;
-    let lost = "posted notices, acknowledgements and barriers that it held are gone, and ends may be told again, marked as repeats";
+    let lost = "posted notices, acknowledgements and barriers that it held are gone, and ends may be delivered again, marked as repeats";
     match &opened.set_aside {
         Some(aside) => {
             degraded.push(format!("the index was damaged and was rebuilt from the folders: {lost}; the damaged one is {}", aside.display()))
@@ -49,19 +49,19 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         None => {}
     }
     let mut strays: BTreeSet<ProcessId> = ids.into_iter().collect();
-    let mut changes = Changes::default();
+    let mut changes = RowChanges::default();
     let (mut known, mut unsure, mut missed) = (Vec::new(), Vec::new(), Vec::new());
     for before in std::mem::take(&mut opened.rows) {
         let (id, is_final) = (before.id(), before.phase.is_final());
         match (strays.remove(&id), is_final) {
             (true, true) => known.push((before, false)),
             (true, false) => unsure.push(before),
-            // Its removal was cut short behind the folder.
+            // Its removal was interrupted after the folder was removed.
             (false, true) => changes.forget.push(id),
             (false, false) => {
                 let after = folder_gone(&before, clock.now());
-                match missed_change(before, &after, Seen::default(), false) {
-                    // Its row is written with what its owner is told.
+                match missed_change(before, &after, FolderLook::default(), false) {
+                    // Its row is written together with its notices.
                     Some(one) => missed.push(one),
                     None => changes.put.push(after.clone()),
                 }
@@ -77,7 +77,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     let rebuilt = opened.fresh;
     for id in strays {
         match stray(home, id, rebuilt) {
-            Stray::Known(found) => {
+            RowlessFolder::Known(found) => {
                 let (before, seen, facts) = *found;
                 match missed_change(before, &facts, seen, rebuilt) {
                     Some(one) => missed.push(one),
@@ -85,13 +85,13 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
                 }
                 known.push((facts, true));
             }
-            Stray::NeverAccepted => {
+            RowlessFolder::NeverAccepted => {
                 wait_until_left(&home.process(id));
                 if let Err(error) = home.process(id).remove() {
                     tracing::warn!(%id, %error, "cannot remove");
                 }
             }
-            Stray::Unreadable(why) => degraded.push(format!("a process cannot be listed: {why}")),
+            RowlessFolder::Unreadable(why) => degraded.push(format!("a process cannot be listed: {why}")),
         }
     }
     changes.write(&opened.index);
@@ -99,32 +99,32 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
 }
 
 /// Reads the folders of `rows`, several at a time: a thousand must not take long.
-fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)> {
+fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, FolderLook, Facts)> {
     let look = |facts: Facts| {
         let dir = home.process(facts.id());
         outlast_store::points::reach(&format!("recover.look.{}", facts.id()));
-        // Asked before the look, so that a free lock means that the look shows their last word.
+        // Asked before the look, so that a free lock means that the look shows the keepers' last records.
         let kept = has_keeper(&dir);
-        let mut seen = Seen::look(&dir, facts.cursor);
+        let mut seen = FolderLook::look(&dir, facts.cursor);
         if let Some(damage) = &seen.damage {
             tracing::error!(id = %facts.id(), damage, "damage");
         }
         let mut after = facts.with(&seen);
         if !kept && after.phase.alive().is_some() {
-            // Its keepers are dead: whether it lives is found out now, so that no answer says it does when it does not.
+            // Its keepers are dead. Whether the command lives is checked now, so that no answer says that a dead one runs.
             match final_record::write(&dir, &after, None, now) {
                 Ok(FinalRecord::Written) => {
-                    seen = Seen::look(&dir, facts.cursor);
+                    seen = FolderLook::look(&dir, facts.cursor);
                     after = facts.with(&seen);
                 }
                 Ok(FinalRecord::Refused { seen: known, error }) => {
-                    tracing::error!(id = %facts.id(), %error, "what became of a process cannot be written into its folder");
+                    tracing::error!(id = %facts.id(), %error, "cannot write the final record of a process into its folder");
                     seen = *known;
                     after = facts.with(&seen);
                 }
                 Ok(FinalRecord::Kept | FinalRecord::NotStarted) => {}
                 // Its supervisor tries again.
-                Err(error) => tracing::warn!(id = %facts.id(), %error, "what became of it cannot be written yet"),
+                Err(error) => tracing::warn!(id = %facts.id(), %error, "cannot write the final record of a process yet"),
             }
         }
         (facts, seen, after)
@@ -132,8 +132,8 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)
     // A panic over one folder must not keep the others waiting for an engine.
     let look = |known: Facts| {
         catch_unwind(AssertUnwindSafe(|| look(known.clone()))).unwrap_or_else(|_| {
-            tracing::error!(id = %known.id(), "reading its folder panicked: it is as it was last known until it is looked at again");
-            (known.clone(), Seen::default(), known)
+            tracing::error!(id = %known.id(), "reading the folder of a process panicked: its last known state is shown until it is read again");
+            (known.clone(), FolderLook::default(), known)
         })
     };
     let half = rows.len() / 2;
@@ -148,55 +148,55 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)
     })
 }
 
-/// The folder of a process that was not over was removed: its result is unknown.
+/// The folder of an unfinished process was removed, so its result is unknown.
 fn folder_gone(before: &Facts, now: Time) -> Facts {
     let mut facts = before.clone();
-    tracing::error!(id = %facts.id(), "its folder is gone");
+    tracing::error!(id = %facts.id(), "the folder of a process was removed");
     facts.phase = match facts.phase {
-        // How it ended is known; what else it said is not.
+        // How it ended is known. The rest is not.
         Phase::Draining { ending } => Phase::Done { ending, output: OutputEnd { end: facts.log_end, left_running: 0 } },
         phase => Phase::Lost { last_seen: phase.alive(), at: now },
     };
     facts
 }
 
-enum Stray {
-    Known(Box<(Facts, Seen, Facts)>),
+enum RowlessFolder {
+    Known(Box<(Facts, FolderLook, Facts)>),
     /// The engine was killed before the request was on disk for good, and no client was answered.
     NeverAccepted,
     Unreadable(String),
 }
 
-/// A folder without a row.
-fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
+/// A folder without a row in the index.
+fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> RowlessFolder {
     let dir = home.process(id);
     let kept_by = has_keeper(&dir);
-    let seen = Seen::look(&dir, 0);
+    let seen = FolderLook::look(&dir, 0);
     let kept = match SpecFile::read_kept(&dir) {
         Ok(kept) if kept.id == id => kept,
-        Ok(kept) => return Stray::Unreadable(format!("{} holds the request of {}", dir.path.display(), kept.id)),
+        Ok(kept) => return RowlessFolder::Unreadable(format!("{} holds the request of {}", dir.path.display(), kept.id)),
         Err(error) if !kept_by && !rebuilt && !has_begun(&dir, &seen) => {
-            // Half a request, and nothing ever came of it.
+            // A request that was cut off while it was written. Nothing was started.
             tracing::warn!(%id, %error, "a request that was cut short");
-            return Stray::NeverAccepted;
+            return RowlessFolder::NeverAccepted;
         }
-        Err(error) => return Stray::Unreadable(error.to_string()),
+        Err(error) => return RowlessFolder::Unreadable(error.to_string()),
     };
     let before = Facts::accepted(kept);
     let facts = before.with(&seen);
-    // A keeper that was not told to go on has begun nothing, and is leaving.
+    // A keeper that was not told to start its command has not, and is leaving.
     let begun = facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun);
     // With the index gone, it is unknown whether it was accepted; then nothing accepted is forgotten.
-    if begun || rebuilt { Stray::Known(Box::new((before, seen, facts))) } else { Stray::NeverAccepted }
+    if begun || rebuilt { RowlessFolder::Known(Box::new((before, seen, facts))) } else { RowlessFolder::NeverAccepted }
 }
 
-/// Whether there is anything in the folder that is written only once a command was started. After a loss of power `meta` may be there and not be whole.
-fn has_begun(dir: &ProcessDir, seen: &Seen) -> bool {
+/// Whether the folder has anything that is written only once a command was started. After a power cut `meta` may be incomplete.
+fn has_begun(dir: &ProcessDir, seen: &FolderLook) -> bool {
     let said = dir.journal().exists() || dir.segments().map_or(true, |some| !some.is_empty());
     said || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun)
 }
 
-/// Waits for keepers that were never told to go on, and leave: what they remove must not be what the next ones have made.
+/// Waits until keepers that were never told to start have left, so that they do not remove files of the next ones.
 fn wait_until_left(dir: &ProcessDir) {
     let until = Instant::now() + LEAVING;
     while has_keeper(dir) && Instant::now() < until {
@@ -205,13 +205,13 @@ fn wait_until_left(dir: &ProcessDir) {
 }
 
 #[derive(Default)]
-struct Changes {
+struct RowChanges {
     put: Vec<Facts>,
     forget: Vec<ProcessId>,
 }
 
-impl Changes {
-    /// Hands them to the index's writer. Should they be lost, the next start finds the same.
+impl RowChanges {
+    /// Queues the changes for the index's writer. If they are lost, the next start finds the same.
     fn write(self, index: &Index) {
         if self.put.is_empty() && self.forget.is_empty() {
             return;

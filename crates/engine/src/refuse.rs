@@ -8,12 +8,12 @@ use outlast_wire::v1::{Error, ErrorKind, LeftProcess};
 use std::io;
 use std::path::Path;
 
-/// The caller asks differently.
+/// A request that will not be accepted in this form.
 pub(crate) fn refusal(code: &str, what: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::new(ErrorKind::Refusal, code, what, hint)
 }
 
-/// The caller is newer than we are.
+/// A request of a newer client.
 pub(crate) fn unknown(what: &str, asked: &impl std::fmt::Debug) -> Error {
     refusal(
         code::BAD_REQUEST,
@@ -22,12 +22,12 @@ pub(crate) fn unknown(what: &str, asked: &impl std::fmt::Debug) -> Error {
     )
 }
 
-/// The caller asks again.
+/// A request that may succeed later.
 pub(crate) fn unavailable(what: impl Into<String>, hint: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unavailable, code::UNAVAILABLE, what, hint)
 }
 
-/// Ours, or the machine's. The whole of it goes to the log.
+/// A fault of ours or of the machine. It is logged.
 pub(crate) fn fault(what: impl std::fmt::Display) -> Error {
     tracing::error!(%what, "fault");
     Error::new(ErrorKind::Fault, code::FAULT, what.to_string(), "look into engine.log in the state directory")
@@ -44,7 +44,7 @@ pub(crate) fn refused_call(what: &str) -> Error {
 
 /// The engine is about to end.
 pub(crate) fn stopping() -> Error {
-    // Under a code of its own: a client waits for this engine to leave, and a sink within it has to end.
+    // It has a code of its own: a client waits for this engine to end, and a sink inside it has to end.
     unavailable("the engine is stopping", "ask again: a new one is started on demand; processes keep running").with_code(code::STOPPING)
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn home_gone(home: &Path) -> Error {
     )
 }
 
-/// No such process, and which may be meant.
+/// No such process, with suggestions.
 pub(crate) fn not_found(given: &str, near: &[Near]) -> Error {
     let shown: String = given.chars().take(80).collect();
     let what = format!("No process with ID {shown}");
@@ -67,7 +67,7 @@ pub(crate) fn not_found(given: &str, near: &[Near]) -> Error {
     refusal(code::NOT_FOUND, what, format!("{meant}`outlast list --all` lists all processes")).with_status("not_found")
 }
 
-/// No conversation that the caller may touch.
+/// No session whose waits the caller may interrupt.
 pub(crate) fn no_session(given: &str) -> Error {
     let shown: String = given.chars().take(80).collect();
     let what = format!("No waits of a session {shown}");
@@ -76,7 +76,7 @@ pub(crate) fn no_session(given: &str) -> Error {
 
 /// No process can have this id or name.
 pub(crate) fn bad_id(given: &str) -> Error {
-    // To the contract, what names no process is a process that is not there.
+    // By the contract, a text that cannot name a process is answered like an unknown process.
     not_found(given, &[]).with_code(code::BAD_ID)
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn ambiguous(given: &str, candidates: &[ProcessId]) -> Error {
     refusal(code::AMBIGUOUS_ID, format!("{given:?} could be {}{more}", shown.join(", ")), "give more digits, or the whole id")
 }
 
-/// A rule said no.
+/// A refusal by the rules in core.
 pub(crate) fn rule(refusal_of_core: &Refusal) -> Error {
     let text = refusal_of_core.to_string();
     match refusal_of_core {
@@ -107,12 +107,12 @@ pub(crate) fn left_running(id: ProcessId, left: &[LeftProcess]) -> Error {
     refusal(code::STILL_RUNNING, format!("what it started is still running: {}", named.join(", ")), format!("`outlast kill {id}` stops it"))
 }
 
-/// The index said no.
+/// The index refused a change.
 pub(crate) fn index(e: &IndexError) -> Error {
     index_so(e, "nothing was changed")
 }
 
-/// The index said no to something that was to be looked after.
+/// The index refused a new process.
 pub(crate) fn index_start(e: &IndexError) -> Error {
     index_so(e, "nothing was started")
 }

@@ -1,4 +1,4 @@
-//! Removes processes that are over.
+//! Removes finished processes.
 
 use crate::disk::{AGAIN, blocking};
 use crate::parts::Parts;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// How often a removal looks whether the end of its process was recorded: for about three seconds.
 const RECORD_TRIES: u32 = 12;
 
-/// Forgets a finished process, and removes its row and folder. If the caller leaves, what was begun is finished or undone.
+/// Removes a finished process with its row and folder. If the client leaves meanwhile, the removal is completed or undone.
 pub(crate) async fn forget(parts: &Arc<Parts>, view: &ProcessView) -> Result<(), Error> {
     let (parts, facts) = (Arc::clone(parts), Arc::clone(&view.facts));
     let task = tokio::spawn(async move {
@@ -57,9 +57,9 @@ async fn make_room_for_end(parts: &Parts, id: ProcessId) -> Result<(), Error> {
     ))
 }
 
-/// Removes folder and row, in this order. The folder is renamed first, at once and for good: should we die then, the next start finds the row of an ended
-/// process without a folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one. So what fails after the rename
-/// is no error: the process is gone, and the next start removes the rest. An error means that the folder is there as it was.
+/// Removes folder and row, in this order. The folder is renamed first, in one step. If the engine dies after that, the next start finds the row
+/// of an ended process without a folder, and drops it. In the other order it would find a folder without a row, and take the process in again.
+/// So a failure after the rename is no error: the process is gone, and the next start removes the rest. After an error the folder is unchanged.
 pub(crate) async fn remove(parts: &Parts, id: ProcessId) -> Result<(), Error> {
     let (dir, place, socket) = (parts.home.process(id), parts.place.clone(), parts.sockets.of(id));
     blocking(move || {

@@ -1,7 +1,7 @@
-//! Answers, made from facts and files. These read the disk and block.
+//! Makes answers from facts and files. The functions read the disk and block.
 
-use crate::facts::{Facts, Seen};
-use crate::left_behind::Look;
+use crate::facts::{Facts, FolderLook};
+use crate::left_behind::LeftoverSearch;
 use crate::masks::Finder;
 use outlast_core::{GapWhy, Outcome, Phase, Status, Time, limits};
 use outlast_store::dir::ProcessDir;
@@ -12,7 +12,7 @@ use outlast_text::{Cut, CutAt, Options, Redactor, head_chars, render, window_byt
 use outlast_wire::v1::{Event, Fate, LogPage, Page, Process};
 use std::io;
 
-/// How much of a log's end is read for an entry of a list: room for a private key above the preview, and little enough for a thousand entries.
+/// How many bytes of a log's end are read for a list entry: room for a private key above the preview, and little enough for a thousand entries.
 const LIST_WINDOW: usize = 16 << 10;
 
 /// The end of a log, for readers.
@@ -22,11 +22,11 @@ pub(crate) struct Preview {
     pub(crate) cut: Option<u64>,
     /// How many bytes the disk refused, anywhere in the output.
     pub(crate) missing: Option<u64>,
-    /// Whether all of the log was read for it, and was there.
+    /// Whether the whole log was read for it, without gaps.
     whole: bool,
 }
 
-/// What a process's log is, as far as it was written.
+/// A process's log, as far as it was written.
 pub(crate) struct Log {
     reader: LogReader,
     pub(crate) end: u64,
@@ -48,7 +48,7 @@ impl Log {
         let reader = LogReader::open(dir, facts.kept.keep);
         let end = match meta {
             Some(meta) => meta.log_end(),
-            // Its length is unknown: what is there is all that can be shown.
+            // Its length is unknown, so everything that is there is shown.
             None if facts.log_end == 0 => reader.found_end().unwrap_or(0),
             None => facts.log_end,
         };
@@ -62,7 +62,7 @@ impl Log {
         }
     }
 
-    /// What there is at `from`, at most `max` bytes of it.
+    /// The bytes at `from`, at most `max` of them.
     pub(crate) fn read(&self, from: u64, max: usize) -> io::Result<Chunk> {
         self.masked(self.reader.read(from, self.end, max, &self.gaps)?)
     }
@@ -75,7 +75,7 @@ impl Log {
     fn masked(&self, chunk: Chunk) -> io::Result<Chunk> {
         let Some(masks) = &self.masks else { return Ok(chunk) };
         let Chunk::Bytes { at, mut bytes } = chunk else { return Ok(chunk) };
-        // Values may reach over either end of the range that is read.
+        // A value may begin before the range, or end after it.
         let (to, reach) = (at + bytes.len() as u64, masks.reach() as u64);
         let before = self.beside(at.saturating_sub(reach), at)?;
         let after = self.beside(to, self.end.min(to + reach))?;
@@ -106,7 +106,7 @@ impl Log {
                     at = from + bytes.len() as u64;
                     chunks.push(Chunk::Bytes { at: from, bytes });
                 }
-                // What is missing there may have bytes before it; a search for those has to look at all of the folder.
+                // There may be bytes before this gap. Finding them needs a search of the whole folder.
                 Chunk::Gap { .. } => {
                     return self.reader.read_back(self.end, max, &self.gaps)?.into_iter().map(|chunk| self.masked(chunk)).collect();
                 }
@@ -119,7 +119,7 @@ impl Log {
         Written { end: self.end, gaps: &self.gaps, total: self.total }
     }
 
-    /// What is missing.
+    /// The gaps of the log.
     fn missing(&self) -> io::Result<Vec<Event>> {
         let extents = self.reader.extents(self.end, &self.gaps)?;
         Ok(extents.iter().filter_map(|e| e.missing.map(|why| gap(e.from, e.to, why))).collect())
@@ -158,7 +158,7 @@ pub(crate) fn preview(redactor: &Redactor, log: &Log, facts: &Facts, chars: usiz
                 }
                 bytes.extend_from_slice(&more);
             }
-            // Across a gap, text would be joined that never was.
+            // Text before a gap must not be joined to text after it.
             Chunk::Gap { to, .. } if to < log.end => bytes.clear(),
             Chunk::Gap { .. } | Chunk::End => {}
         }
@@ -170,7 +170,7 @@ pub(crate) fn preview(redactor: &Redactor, log: &Log, facts: &Facts, chars: usiz
         ..Options::new(redactor).tail(chars)
     };
     let view = render(&bytes, &facts.kept.spec.command.shown(), &options);
-    // What lies before the window was not decoded; a byte of it counts as a character.
+    // Output before the window was not decoded, so each byte counts as a character.
     let before = view.cut.map_or(0, |c| c.removed_chars as u64) + if bytes.is_empty() { 0 } else { start };
     let missing: u64 = log.gaps.iter().map(|gap| gap.to - gap.from).sum();
     Ok(Preview {
@@ -221,7 +221,7 @@ fn signal_name(number: i32) -> String {
     }
 }
 
-/// How much of a process is told.
+/// How much of a process an answer shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// An entry of a list.
@@ -235,10 +235,10 @@ pub(crate) fn process(
     redactor: &Redactor,
     dir: &ProcessDir,
     facts: &Facts,
-    seen: &Seen,
+    seen: &FolderLook,
     detail: Detail,
     now: Time,
-    look: &Look,
+    look: &LeftoverSearch,
 ) -> Process {
     let meta = seen.meta.as_ref();
     let log = Log::open(dir, facts, meta);
@@ -255,7 +255,7 @@ pub(crate) fn process(
     let gaps = match detail {
         Detail::Whole if shown.whole => Vec::new(),
         Detail::Whole => log.missing().unwrap_or_default(),
-        // What was dropped is in what was read anyway; what retention took would have to be looked up.
+        // Bytes that the disk refused are in the records that were read anyway. Retention would have to be looked up.
         Detail::Entry => log.gaps.iter().map(|g| gap(g.from, g.to, g.why)).collect(),
     };
     let Facts { kept, phase, .. } = facts;
@@ -285,7 +285,7 @@ pub(crate) fn process(
     info.name.clone_from(&kept.spec.name);
     info.labels.clone_from(&kept.spec.labels);
     info.pid = pid(phase, meta);
-    // A list would have to look up each process. Who shows a list to a person does that.
+    // A list would have to look up each process. Front ends do that for those that they show.
     info.is_suspended = detail == Detail::Whole && phase.alive().is_some_and(|of| outlast_store::os::is_suspended(&of));
     info.cwd = kept.cwd.to_lossy().into_owned();
     info.uptime_seconds = facts.ended_at().unwrap_or(now).seconds_since(facts.since());
@@ -303,7 +303,7 @@ pub(crate) fn process(
     info.left = look.at(dir, facts, meta);
     info.left_running = u32::try_from(info.left.len()).ok().filter(|n| *n > 0);
     info.notify_on_complete = kept.spec.tell.completion;
-    // The keeper matches the pattern as it was given; what is shown of it is masked.
+    // The keeper matches the given pattern. It is shown masked.
     info.watch_patterns = kept.spec.tell.watch.iter().map(|pattern| redactor.command_line(pattern).into_owned()).collect();
     info.gaps = gaps;
     info.warnings = warnings;
@@ -311,7 +311,7 @@ pub(crate) fn process(
     info
 }
 
-/// Where it stands. An orphan has no keeper that could be reached, whatever was tried before its keepers died. An adopted process never had one.
+/// The status. An orphan has no keeper that could be unreachable, whatever failed before its keepers died. An adopted process never had one.
 fn word(facts: &Facts) -> &'static str {
     match &facts.phase {
         Phase::Orphaned { .. } if facts.detached => "adopted",
@@ -342,9 +342,9 @@ pub(crate) fn page(redactor: &Redactor, dir: &ProcessDir, facts: &Facts, meta: O
     let command = facts.kept.spec.command.shown();
     let options = Options { ends_mid_stream: !log.closed && text.next >= log.end, ..Options::new(redactor) };
     let show = |bytes: &[u8], options: &Options<'_>| match &before {
-        Before::LineEnd => render(bytes, &command, options).text,
-        Before::Missing => render(bytes, &command, &Options { starts_mid_stream: true, ..*options }).text,
-        Before::SameLine(beginning) => rest_of_line(beginning, bytes, &command, options),
+        BeforePage::LineEnd => render(bytes, &command, options).text,
+        BeforePage::Missing => render(bytes, &command, &Options { starts_mid_stream: true, ..*options }).text,
+        BeforePage::SameLine(beginning) => rest_of_line(beginning, bytes, &command, options),
     };
     let shown = show(&text.bytes, &options);
     let mut next = text.next;
@@ -360,7 +360,7 @@ pub(crate) fn page(redactor: &Redactor, dir: &ProcessDir, facts: &Facts, meta: O
         (false, true) => {
             let head = head_chars(&shown, limits::LOG_VIEW_CHARS);
             let ended = head.text.matches('\n').count();
-            // Lines are the same before and after rendering, so the cut can be found in the bytes.
+            // Rendering keeps lines, so the cut can be found in the bytes.
             if ended > 0 {
                 next = begin.byte + bytes_of_lines(&text.bytes, ended);
                 (head.text.to_owned(), head.cut)
@@ -368,7 +368,7 @@ pub(crate) fn page(redactor: &Redactor, dir: &ProcessDir, facts: &Facts, meta: O
                 next = begin.byte + head.text.len() as u64;
                 (head.text.to_owned(), head.cut)
             } else {
-                // Within a line that rendering has changed, it is looked for.
+                // Within a line that rendering has changed, the cut is searched for.
                 let open = Options { ends_mid_stream: true, ..options };
                 let (bytes, part) = longest_part(&text.bytes, |bytes| show(bytes, &open));
                 next = begin.byte + bytes as u64;
@@ -399,14 +399,14 @@ pub(crate) fn page(redactor: &Redactor, dir: &ProcessDir, facts: &Facts, meta: O
     Ok(made)
 }
 
-/// How long the first lines are.
+/// The length of the first lines in bytes.
 fn bytes_of_lines(bytes: &[u8], lines: usize) -> u64 {
     bytes.split_inclusive(|&b| b == b'\n').take(lines).map(<[u8]>::len).sum::<usize>() as u64
 }
 
-/// The longest part of a line, from its beginning, that fits into a page: its length, and what is shown of it.
+/// The longest beginning of a line that fits into a page: its length, and the text that is shown.
 fn longest_part(bytes: &[u8], show: impl Fn(&[u8]) -> String) -> (usize, String) {
-    // This many bytes fit if each is shown as a character; more fit if some are not shown.
+    // This many bytes fit if each is shown as a character. More fit if some are not shown.
     let (mut fits, mut too_long) = (limits::LOG_VIEW_CHARS.min(bytes.len()), bytes.len() + 1);
     while fits + 1 < too_long {
         let middle = fits + (too_long - fits) / 2;
@@ -417,16 +417,16 @@ fn longest_part(bytes: &[u8], show: impl Fn(&[u8]) -> String) -> (usize, String)
 }
 
 /// Where a page begins.
-struct Begin {
+struct PageStart {
     byte: u64,
     line: u64,
     exact: bool,
-    /// Whether the end is what counts.
+    /// Whether the page is counted from its end.
     tail: bool,
 }
 
-fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::Result<Begin> {
-    let at = |byte, line, exact| Begin { byte, line, exact, tail: false };
+fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::Result<PageStart> {
+    let at = |byte, line, exact| PageStart { byte, line, exact, tail: false };
     if let Some(byte) = page.from_byte {
         let byte = byte.min(log.end);
         let line = lines.line_of_offset(&log.reader, byte, log.written())?;
@@ -434,7 +434,7 @@ fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::R
     }
     let Some(line) = page.offset else {
         let last = lines.last_lines(&log.reader, limit, most, log.written())?;
-        return Ok(Begin { tail: true, ..at(last.offset, last.line, last.exact) });
+        return Ok(PageStart { tail: true, ..at(last.offset, last.line, last.exact) });
     };
     let found = lines.offset_of_line(&log.reader, line, log.written())?;
     Ok(match found.value {
@@ -444,16 +444,16 @@ fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::R
     })
 }
 
-/// The gap that ends where a page begins: its lines were wanted, too. A client that continues at a byte was told of it with the page before, and
-/// what retention took is told as a number of lines.
+/// The gap that ends where a page begins, because its lines were requested, too. A client that continues at a byte has seen it with the page
+/// before, and lines that retention removed are reported by their number.
 fn gap_before(log: &Log, byte: u64) -> io::Result<Option<Event>> {
     let extents = log.reader.extents(log.end, &log.gaps)?;
     let ends_here = extents.iter().find(|e| e.to == byte && e.missing.is_some_and(|why| why != GapWhy::Retention));
     Ok(ends_here.and_then(|e| e.missing.map(|why| gap(e.from, e.to, why))))
 }
 
-/// What lies before the first byte of a page.
-enum Before {
+/// The content before the first byte of a page.
+enum BeforePage {
     /// Nothing, or the end of a line.
     LineEnd,
     /// The beginning of the same line.
@@ -462,10 +462,10 @@ enum Before {
     Missing,
 }
 
-/// How far back the beginning of a line is looked for.
+/// How many bytes back the beginning of a line is searched for.
 const LONGEST_BEGINNING: usize = 1 << 20;
 
-impl Before {
+impl BeforePage {
     fn look(log: &Log, byte: u64) -> io::Result<Self> {
         let Some(last) = byte.checked_sub(1) else { return Ok(Self::LineEnd) };
         match log.read(last, 1)? {
@@ -497,28 +497,28 @@ impl Before {
     }
 }
 
-/// The lines of a page. One that lacks its beginning is left out where another follows, since it is unknown what it would have shown.
-fn whole_lines(log: &Log, lines: &LineMap, begin: &mut Begin, limit: u64, most: u64) -> io::Result<(Text, Before)> {
+/// The lines of a page. A first line without its beginning is left out if another follows, because it is unknown how it would look.
+fn whole_lines(log: &Log, lines: &LineMap, begin: &mut PageStart, limit: u64, most: u64) -> io::Result<(PageText, BeforePage)> {
     let mut text = read_lines(log, begin, limit, most)?;
     if text.from != begin.byte {
         let line = lines.line_of_offset(&log.reader, text.from, log.written())?;
-        *begin = Begin { byte: text.from, line: line.value, exact: begin.exact && line.exact, ..*begin };
+        *begin = PageStart { byte: text.from, line: line.value, exact: begin.exact && line.exact, ..*begin };
     }
-    let before = Before::look(log, begin.byte)?;
-    if let Before::Missing = before
+    let before = BeforePage::look(log, begin.byte)?;
+    if let BeforePage::Missing = before
         && let Some(newline) = text.bytes.iter().position(|&b| b == b'\n')
         && begin.byte + newline as u64 + 1 < log.end
     {
-        *begin = Begin { byte: begin.byte + newline as u64 + 1, line: begin.line + 1, ..*begin };
+        *begin = PageStart { byte: begin.byte + newline as u64 + 1, line: begin.line + 1, ..*begin };
         let told = text.gaps;
         text = read_lines(log, begin, limit, most)?;
         text.gaps.splice(..0, told);
-        return Ok((text, Before::LineEnd));
+        return Ok((text, BeforePage::LineEnd));
     }
     Ok((text, before))
 }
 
-/// What comes behind the beginning of a line that a reader has seen; the whole line again where what is known now changes how it began.
+/// The rest of a line of which a reader has seen the beginning. The whole line again if its rest changes how the beginning looks.
 fn rest_of_line(beginning: &[u8], rest: &[u8], command: &str, options: &Options<'_>) -> String {
     let seen = render(beginning, command, &Options { ends_mid_stream: true, ..*options }).text;
     let whole = render(&[beginning, rest].concat(), command, options).text;
@@ -529,17 +529,17 @@ fn rest_of_line(beginning: &[u8], rest: &[u8], command: &str, options: &Options<
 }
 
 /// Lines as bytes.
-struct Text {
-    /// Where they begin: where they were asked for, or behind a gap there.
+struct PageText {
+    /// The offset of the first byte: the requested one, or the end of a gap there.
     from: u64,
     bytes: Vec<u8>,
     next: u64,
     gaps: Vec<Event>,
 }
 
-/// At most `limit` lines, and at most about `most` bytes, up to a gap: text behind one is not joined to text before it.
-fn read_lines(log: &Log, begin: &Begin, limit: u64, most: u64) -> io::Result<Text> {
-    let mut text = Text { from: begin.byte, bytes: Vec::new(), next: begin.byte, gaps: Vec::new() };
+/// At most `limit` lines and about `most` bytes, up to the next gap: text after a gap is not joined to text before it.
+fn read_lines(log: &Log, begin: &PageStart, limit: u64, most: u64) -> io::Result<PageText> {
+    let mut text = PageText { from: begin.byte, bytes: Vec::new(), next: begin.byte, gaps: Vec::new() };
     let mut wanted = limit;
     while wanted > 0 && (text.bytes.len() as u64) < most {
         match log.read(text.next, 64 << 10)? {
@@ -558,7 +558,7 @@ fn read_lines(log: &Log, begin: &Begin, limit: u64, most: u64) -> io::Result<Tex
                 text.bytes.extend_from_slice(&bytes[..take]);
                 text.next += take as u64;
             }
-            // The last bytes are missing: what is before them is the end of what there is.
+            // The last bytes are missing, so the bytes before them are the end.
             Chunk::Gap { from, to, why } if to >= log.end && !text.bytes.is_empty() => {
                 text.gaps.push(gap(from, to, why));
                 text.next = to;

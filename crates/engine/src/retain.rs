@@ -4,13 +4,13 @@ use crate::clock_jumps::ClockJumps;
 use outlast_core::{ProcessId, Time};
 use std::time::Duration;
 
-/// A process that is over for good.
+/// A process whose facts are final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Finished {
     pub(crate) id: ProcessId,
     pub(crate) ended_at: Time,
     pub(crate) bytes: u64,
-    /// Whether its owner has seen its end: those go first.
+    /// Whether its owner has seen its end. Such processes are removed first.
     pub(crate) consumed: bool,
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// What an address of a socket may hold.
+/// The longest path in a socket address, in bytes.
 const ADDRESS: usize = 107;
 /// The engine's own socket.
 pub(crate) const ENGINE: &str = "engine";
@@ -23,16 +23,16 @@ const LONGEST_NAME: usize = "proc_000000000000".len();
 /// How many keepers are connected to at the same time after a start.
 const CONNECTS: usize = 32;
 
-/// Why there is no place for sockets.
+/// Why no directory for sockets was found.
 #[derive(Debug, thiserror::Error)]
 #[error("no directory for sockets could be made: {}; set XDG_RUNTIME_DIR to a directory that is yours alone and has a short path", .tried.join("; "))]
 #[non_exhaustive]
 pub struct NoRunDir {
-    /// What was tried, and what was wrong with each.
+    /// The directories that were tried, and what was wrong with each.
     pub tried: Vec<String>,
 }
 
-/// The first digits of the hash of a home's path: what tells homes apart outside of them.
+/// The first digits of the hash of a home's path, which distinguish homes in shared directories.
 pub(crate) fn tag(home: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let real = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
@@ -85,7 +85,7 @@ impl Sockets {
         Ok(Self { home: home.clone(), candidates: candidates.to_vec(), dir, connects: Semaphore::new(CONNECTS) })
     }
 
-    /// Where they are. The directory moves if it is removed, as a logout removes the user's runtime directory.
+    /// The directory of the sockets. It changes if it is removed, as a logout removes the user's runtime directory.
     pub(crate) fn dir(&self) -> PathBuf {
         self.dir.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -117,7 +117,7 @@ fn ours(home: &Home, dir: &Path) -> Result<(), String> {
     }
 }
 
-/// Removes the sockets of processes that no keeper can look after any more: keepers that were killed at their very end left them.
+/// Removes the sockets of processes that have no keepers any more. Keepers that were killed at their very end left them.
 pub(crate) fn sweep(dir: &Path, has_keepers: impl Fn(ProcessId) -> bool) {
     let Ok(all) = std::fs::read_dir(dir) else { return };
     for entry in all.flatten() {
@@ -143,7 +143,7 @@ fn fits(dir: &Path) -> Result<(), String> {
     if len > ADDRESS { Err(format!("{} is too long for a socket ({len} bytes of {ADDRESS})", dir.display())) } else { Ok(()) }
 }
 
-/// Makes one level, open to us alone, or accepts one that is.
+/// Makes a directory that is closed to other users, or accepts one that is.
 fn make(dir: &Path) -> Result<(), String> {
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Ok(()) => {}

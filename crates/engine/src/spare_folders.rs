@@ -1,13 +1,14 @@
 //! Folders made ahead of need.
 
 use crate::disk::blocking;
+use crate::mutex::lock;
 use outlast_store::blank::Blank;
 use outlast_store::dir::Home;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 
-/// How many there are at rest.
+/// How many folders are kept ready.
 const AHEAD: usize = 8;
 
 /// The spare folders of an engine.
@@ -16,7 +17,7 @@ pub(crate) struct SpareFolders {
     home: Home,
     ready: Mutex<Vec<Blank>>,
     made: AtomicU64,
-    /// Held while more are made. Whether none are made any more.
+    /// Held while folders are made. True once the engine ends and makes no more.
     making: Mutex<bool>,
 }
 
@@ -25,13 +26,12 @@ impl SpareFolders {
         Self { home: home.clone(), ready: Mutex::default(), made: AtomicU64::new(0), making: Mutex::default() }
     }
 
-    /// One, if there is one.
+    /// Takes a folder that is ready, if there is one.
     pub(crate) fn take(&self) -> Option<Blank> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        lock(&self.ready).pop()
     }
 
-    /// Has more made if there are too few, and does not wait for them. If none can be made, folders are made when they are needed, and that
-    /// reports what is wrong.
+    /// Starts a task that makes more folders if there are too few. If none can be made, a start makes its folder itself and reports the error.
     pub(crate) fn refill(self: &Arc<Self>) {
         if self.missing() < AHEAD / 2 {
             return;
@@ -41,7 +41,7 @@ impl SpareFolders {
     }
 
     fn missing(&self) -> usize {
-        AHEAD.saturating_sub(self.ready.lock().unwrap_or_else(PoisonError::into_inner).len())
+        AHEAD.saturating_sub(lock(&self.ready).len())
     }
 
     fn make(&self) {
@@ -52,16 +52,16 @@ impl SpareFolders {
         };
         while !*over && self.missing() > 0 {
             match Blank::make(&self.home, self.made.fetch_add(1, SeqCst)) {
-                Ok(blank) => self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(blank),
+                Ok(blank) => lock(&self.ready).push(blank),
                 Err(error) => return tracing::debug!(%error, "no folder can be made ahead"),
             }
         }
     }
 
-    /// Removes those that were not needed, and makes no more.
+    /// Removes the folders that were not needed, and makes no more.
     pub(crate) fn clear(&self) {
-        *self.making.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        let all = std::mem::take(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner));
+        *lock(&self.making) = true;
+        let all = std::mem::take(&mut *lock(&self.ready));
         all.into_iter().for_each(Blank::remove);
     }
 }

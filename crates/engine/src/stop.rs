@@ -1,9 +1,9 @@
-//! Stops processes with their trees, through their keepers or, if those are dead, without.
+//! Stops processes with their trees, through their keepers if those live.
 
 use crate::disk::blocking;
 use crate::facts::Facts;
 use crate::parts::Parts;
-use crate::reach::{Away, unexpected, unreachable};
+use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::table::ProcessView;
 use crate::{final_record, orphan, refuse};
 use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Stop, StopWay, decide};
@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How often a stop is asked for again, because the keeper was replaced before it answered.
+/// How often a stop is retried if the keeper is replaced before it answers.
 const TRIES: u32 = 16;
-/// How long a process may be starting before a stop gives up on it.
+/// How long a stop waits for a process that is starting.
 const STARTING: Duration = Duration::from_secs(10);
-/// How long the record of an end may take that was seen.
+/// How long a stop waits for the record of an end that was seen.
 const RECORDING: Duration = Duration::from_secs(10);
-/// How many are stopped at the same time.
+/// How many processes are stopped at the same time.
 const AT_ONCE: usize = 64;
 
-/// Stops those that are to end with the engine.
+/// Stops the processes that are to end with the engine.
 pub(crate) async fn stop_with_the_engine(parts: &Arc<Parts>, views: Vec<ProcessView>) {
     let grace = parts.config.grace;
     let stop = Stop { cause: cause(&Owner::default(), "engine.stop"), way: StopWay::Escalate { grace } };
@@ -32,7 +32,7 @@ pub(crate) async fn stop_with_the_engine(parts: &Arc<Parts>, views: Vec<ProcessV
     }
 }
 
-pub(crate) async fn stop_all(parts: &Arc<Parts>, views: Vec<ProcessView>, stop: &Stop) -> Vec<Result<(ProcessId, Stopped), Error>> {
+pub(crate) async fn stop_all(parts: &Arc<Parts>, views: Vec<ProcessView>, stop: &Stop) -> Vec<Result<(ProcessId, StopReport), Error>> {
     for_each(views, |mut view| {
         let (parts, stop) = (Arc::clone(parts), stop.clone());
         async move { Ok((view.id(), stop_one(&parts, &mut view, &stop).await?)) }
@@ -67,18 +67,18 @@ pub(crate) fn cause(owner: &Owner, source: &str) -> Cause {
     Cause::Asked { by: owner.clone(), source: source.into() }
 }
 
-/// What a stop did.
+/// The result of a stop.
 #[derive(Debug)]
-pub(crate) struct Stopped {
+pub(crate) struct StopReport {
     pub(crate) seen_dead: u32,
     /// Why the disk refused the record of the stop, if it did.
     unrecorded: Option<String>,
-    /// What may be left of it, if that could not be found out.
+    /// A warning about processes that may be part of the tree and could not be examined.
     unexamined: Option<String>,
 }
 
-impl Stopped {
-    /// What is not as it should be, though it was stopped.
+impl StopReport {
+    /// Warnings about a process that was stopped.
     pub(crate) fn warning(self) -> Option<String> {
         let unrecorded = self.unrecorded.map(|why| format!("the stop could not be recorded: {why}"));
         let all: Vec<String> = unrecorded.into_iter().chain(self.unexamined).collect();
@@ -86,8 +86,8 @@ impl Stopped {
     }
 }
 
-/// Stops one, through its keeper or, if that is dead, without.
-pub(crate) async fn stop_one(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop) -> Result<Stopped, Error> {
+/// Stops one process, through its keeper if that lives.
+pub(crate) async fn stop_one(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop) -> Result<StopReport, Error> {
     for _ in 0..TRIES {
         view.facts = parts.intake.look(view).await?.facts;
         let said = match decide(&view.facts.phase, Wish::Kill(stop.clone()), false) {
@@ -103,9 +103,9 @@ pub(crate) async fn stop_one(parts: &Arc<Parts>, view: &mut ProcessView, stop: &
         };
         match said {
             Ok(Some(Say::Stopped { seen_dead, survivors, unrecorded })) => {
-                return stopped(view, stop, Stopped { seen_dead, unrecorded, unexamined: None }, &survivors).await;
+                return stopped(view, stop, StopReport { seen_dead, unrecorded, unexamined: None }, &survivors).await;
             }
-            // It ended by itself before the stop reached it, or its keeper is another now: look again.
+            // It ended before the stop reached it, or its keeper was replaced: look again.
             Ok(Some(Say::AlreadyEnded)) => {
                 let ended = tokio::time::timeout(RECORDING, view.until(Facts::is_over)).await;
                 ended.map_err(|_| unreachable(view))?;
@@ -118,17 +118,17 @@ pub(crate) async fn stop_one(parts: &Arc<Parts>, view: &mut ProcessView, stop: &
     Err(unreachable(view))
 }
 
-/// Asks the keeper. Nothing if it died before it answered: a stop can be asked for twice.
+/// Asks the keeper to stop the process. None if the keeper died before it answered; a stop can be repeated.
 async fn stop_kept(parts: &Arc<Parts>, view: &mut ProcessView, stop: Stop) -> Result<Option<Say>, Error> {
     let mut link = match parts.reach.keeper(view).await {
         Ok(link) => link,
-        Err(Away::Over) => return Ok(None),
-        Err(Away::Refused(error)) => return Err(error),
+        Err(NoKeeper::Over) => return Ok(None),
+        Err(NoKeeper::Refused(error)) => return Err(error),
     };
     Ok(link.ask(Ask::Stop { stop }).await.ok())
 }
 
-async fn stopped(view: &mut ProcessView, stop: &Stop, done: Stopped, survivors: &[u32]) -> Result<Stopped, Error> {
+async fn stopped(view: &mut ProcessView, stop: &Stop, done: StopReport, survivors: &[u32]) -> Result<StopReport, Error> {
     if stop.way == StopWay::TermOnly {
         return Ok(done);
     }
@@ -149,7 +149,7 @@ pub(crate) fn survived(view: &ProcessView, survivors: &[u32]) -> Error {
     )
 }
 
-async fn stop_orphan(parts: &Arc<Parts>, view: &mut ProcessView, of: Incarnation, stop: &Stop) -> Result<Stopped, Error> {
+async fn stop_orphan(parts: &Arc<Parts>, view: &mut ProcessView, of: Incarnation, stop: &Stop) -> Result<StopReport, Error> {
     let (id, dir, asked, now) = (view.id(), view.dir.clone(), stop.clone(), parts.now());
     let (here, detached, way) = (Arc::clone(parts), view.facts.detached, stop.way);
     // A task of its own: a stop that was begun is not given up when the client leaves.
@@ -166,6 +166,6 @@ async fn stop_orphan(parts: &Arc<Parts>, view: &mut ProcessView, of: Incarnation
         Ok::<_, Error>((ended, written.err().map(|e| e.to_string())))
     });
     let (ended, unrecorded) = under_way.await.map_err(refuse::fault)??;
-    let done = Stopped { seen_dead: ended.seen_dead.len() as u32, unrecorded, unexamined: ended.unexamined.warning() };
+    let done = StopReport { seen_dead: ended.seen_dead.len() as u32, unrecorded, unexamined: ended.unexamined.warning() };
     stopped(view, stop, done, &ended.survivors).await
 }

@@ -1,9 +1,9 @@
-//! Stops what a process that is over has left running.
+//! Stops what a finished process has left running.
 
 use crate::disk::blocking;
 use crate::facts::has_keeper;
 use crate::link::Link;
-use crate::orphan::Named;
+use crate::orphan::TreeMember;
 use crate::parts::Parts;
 use crate::reach::{unexpected, unreachable};
 use crate::stop::{for_each, survived};
@@ -17,14 +17,14 @@ use outlast_wire::v1::{Error, StoppedLeft};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a stop is asked for again, because the keeper was replaced before it answered.
+/// How often a stop is retried if the keeper is replaced before it answers.
 const TRIES: u32 = 16;
-/// How long the output may take to be found closed after the last process that could hold it was seen to die.
+/// How long the stop waits for the output to close after the last process that could hold it has died.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Stops what is left of the tree of a process that is over: through its keeper, or without one if none lives or it is of an earlier version.
+/// Stops the rest of the tree of a finished process. A keeper does it, unless none lives or it is of an earlier version.
 pub(crate) async fn stop_left(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop) -> Result<StoppedLeft, Error> {
-    let mut seen: Vec<Named> = Vec::new();
+    let mut seen: Vec<TreeMember> = Vec::new();
     for _ in 0..TRIES {
         view.facts = parts.intake.look(view).await?.facts;
         let Some(mut keeper) = connect(parts, view).await else {
@@ -41,7 +41,7 @@ pub(crate) async fn stop_left(parts: &Arc<Parts>, view: &mut ProcessView, stop: 
             // A keeper of an earlier version does not know the request.
             Ok(Say::Refused { .. }) => return without_keeper(parts, view, stop, seen).await,
             Ok(other) => return Err(unexpected(other)),
-            // It died or left before it answered. A stop can be asked for twice.
+            // The keeper died or left before it answered. A stop can be repeated.
             Err(_) => {}
         }
     }
@@ -68,15 +68,15 @@ async fn connect(parts: &Arc<Parts>, view: &ProcessView) -> Option<Link> {
     if has_keeper { Link::connect(&parts.sockets.of(view.id()), false).await.ok() } else { None }
 }
 
-async fn named_members(parts: &Arc<Parts>, view: &ProcessView) -> Result<Vec<Named>, Error> {
+async fn named_members(parts: &Arc<Parts>, view: &ProcessView) -> Result<Vec<TreeMember>, Error> {
     let (here, dir, facts, id) = (Arc::clone(parts), view.dir.clone(), Arc::clone(&view.facts), view.id());
-    let look = move || here.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
-    let found: Option<Vec<Named>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
+    let look = move || here.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(TreeMember::of).collect());
+    let found: Option<Vec<TreeMember>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
     Ok(found.unwrap_or_default())
 }
 
-/// Stops them by identity. If the client leaves, the stop is finished all the same.
-async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, mut seen: Vec<Named>) -> Result<StoppedLeft, Error> {
+/// Stops them by identity, and completes the stop if the client leaves.
+async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, mut seen: Vec<TreeMember>) -> Result<StoppedLeft, Error> {
     let (here, dir, facts, id) = (Arc::clone(parts), view.dir.clone(), Arc::clone(&view.facts), view.id());
     let (asked, way, now) = (stop.clone(), stop.way, parts.now());
     let stopping = tokio::spawn(async move {
@@ -84,11 +84,11 @@ async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop,
         let recorded = blocking(move || {
             let tree = here.leftovers.tree_of(&dir, &facts)?;
             let is_empty = tree.members().is_empty();
-            // On record before the first signal. What the disk refuses is carried out all the same.
+            // Recorded before the first signal. If the disk refuses the record, the stop is carried out all the same.
             let recorded = if is_empty { Ok(()) } else { final_record::stop_of_left_asked(&dir, &asked, now) };
             Some((tree, recorded))
         });
-        // One that never ran has left nothing.
+        // A process that never ran has left nothing.
         let Some((tree, recorded)) = recorded.await.map_err(disk)? else { return Ok(None) };
         orphan::stop(tree, way).await.map(|ended| Some((ended, recorded.err()))).map_err(disk)
     });
@@ -96,7 +96,7 @@ async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop,
     if !ended.survivors.is_empty() {
         return Err(survived(view, &ended.survivors));
     }
-    let is_known = |one: &Named| ended.seen_dead.iter().any(|dead| dead.life == one.life);
+    let is_known = |one: &TreeMember| ended.seen_dead.iter().any(|dead| dead.life == one.life);
     seen.retain(|one| !is_known(one));
     seen.extend(ended.seen_dead.iter().cloned());
     let unrecorded = refused.map(|why| format!("the stop could not be recorded: {why}"));
@@ -106,7 +106,7 @@ async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop,
     Ok(stopped(parts, view, stop, seen, warning).await)
 }
 
-/// What to say if nothing was found of those that an earlier version of the keeper counted.
+/// The warning if none of the processes was found that an earlier version of the keeper counted.
 fn not_recorded(view: &ProcessView) -> Option<String> {
     let meta = Snapshot::read(&view.dir).ok()?;
     let is_this_boot = boot_id().is_ok_and(|boot| boot == meta.boot);
@@ -117,8 +117,8 @@ fn not_recorded(view: &ProcessView) -> Option<String> {
     ))
 }
 
-async fn stopped(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, seen: Vec<Named>, warning: Option<String>) -> StoppedLeft {
-    let mut dead: Vec<Named> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
+async fn stopped(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, seen: Vec<TreeMember>, warning: Option<String>) -> StoppedLeft {
+    let mut dead: Vec<TreeMember> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
     dead.sort_by_key(|one| (one.life.start_ticks, one.life.pid));
     dead.dedup_by_key(|one| one.life);
     let killed = dead.iter().map(|one| parts.leftovers.shown(&view.facts, one)).collect();

@@ -2,7 +2,7 @@
 //! keepers are dead it finds out what became of the command.
 
 use crate::disk::{AGAIN, blocking};
-use crate::facts::{self, Facts, Seen};
+use crate::facts::{self, Facts, FolderLook};
 use crate::final_record::{self, FinalRecord};
 use crate::launch::KeeperSource;
 use crate::link::Link;
@@ -17,20 +17,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a keeper is started that leaves before it has started the command.
+/// How many keepers are started for one command, if each leaves before it has started it.
 const LAUNCHES: u32 = 3;
-/// How long a keeper may take to say that it has started a command, or has not.
+/// How long a keeper may take to report whether it has started its command.
 const STARTING: Duration = Duration::from_secs(10);
 /// After this many failed connects a keeper counts as unreachable.
 const UNREACHABLE_AFTER: u32 = 3;
-/// How long a new engine only answers clients before it connects to the keepers it has found.
+/// How long a new engine only answers clients before it connects to the keepers that it found.
 const ANSWERS_FIRST: Duration = Duration::from_millis(200);
 
 /// What is known of a process when its supervision begins.
 pub(crate) enum Known {
     /// Nothing new: its folder has to be read.
     ReadFolder,
-    /// What recovery has just read.
+    /// Recovery has just read its folder.
     FromRecovery,
     /// It is being started by a keeper that reports on this connection.
     StartedBy(Link),
@@ -58,7 +58,7 @@ pub(crate) async fn supervise(parts: Arc<Parts>, id: ProcessId, known: Known) {
             break;
         }
         if let Err(error) = supervisor.step(known).await {
-            tracing::error!(%id, %error, "cannot look after a process");
+            tracing::error!(%id, %error, "cannot supervise a process");
             tokio::time::sleep(AGAIN).await;
         }
         facts = supervisor.look().await;
@@ -68,7 +68,7 @@ pub(crate) async fn supervise(parts: Arc<Parts>, id: ProcessId, known: Known) {
     }
 }
 
-/// Holds the live copy of `meta` of a process that an earlier engine started, so that what it says outlives its keepers.
+/// Holds the live copy of `meta` of a process that an earlier engine started, so that its content outlives the keepers.
 async fn hold_image(dir: &ProcessDir) -> io::Result<Found> {
     let dir = dir.clone();
     blocking(move || Image::find_and_hold(&dir)).await
@@ -108,20 +108,20 @@ impl Supervisor {
         }
     }
 
-    /// Reads the folder and says what it shows; nothing if the process is not known any more.
+    /// Reads the folder and returns what it shows. None if the process is not in the table any more.
     async fn look(&self) -> Option<Arc<Facts>> {
         let facts = self.parts.table.facts(self.id).await?;
         let (dir, cursor) = (self.dir.clone(), facts.cursor);
-        let seen = self.parts.disk.at(move || Seen::look(&dir, cursor)).await.ok()?;
+        let seen = self.parts.disk.at(move || FolderLook::look(&dir, cursor)).await.ok()?;
         self.parts.intake.apply_look(self.id, seen).await
     }
 
-    /// Waits for the next fact, or makes it.
+    /// Waits for the next fact. If the process has no keeper, starts one or writes the final record.
     async fn step(&mut self, facts: &Facts) -> io::Result<()> {
         if let Some(link) = &mut self.link {
             let news = async {
                 match facts.phase {
-                    // One that hangs may be in the way of another, and never starts twice.
+                    // A keeper that hangs would block this start for ever. Giving it up is safe: no command is started twice.
                     Phase::Accepted => tokio::time::timeout(STARTING, link.news()).await.unwrap_or_else(|late| Err(late.into())),
                     _ => link.news().await,
                 }
@@ -181,10 +181,10 @@ impl Supervisor {
             Err(error) => return self.never(&error.to_string(), 0).await,
         }
         if self.launches == LAUNCHES {
-            return self.never("the keeper left three times before it could start the command; engine.log says why", 0).await;
+            return self.never("three keepers exited before they could start the command; engine.log says why", 0).await;
         }
         self.launches += 1;
-        // A fault of the fork server is none of the program, and a fork server that hangs is not asked twice.
+        // The fork server may be at fault or hang. So it is asked once, and the program is executed after that.
         let source = if self.launches == 1 { KeeperSource::ForkServer } else { KeeperSource::Program };
         let started = match self.parts.launcher.ask(self.id, source).await {
             Ok(keeper) => keeper.go().await,
@@ -261,7 +261,7 @@ impl Supervisor {
                     tracing::warn!(%id, "the keeper passed something else than the live copy of meta");
                 }
             }
-            Err(error) => tracing::warn!(%id, %error, "the live copy of meta cannot be had: output is shown up to a second late"),
+            Err(error) => tracing::warn!(%id, %error, "the live copy of meta is not available: output is shown up to a second late"),
         }
     }
 
@@ -282,8 +282,8 @@ impl Supervisor {
             }
             Err(error) => {
                 self.tries += 1;
-                // Once is what it looks like when a keeper leaves.
-                tracing::debug!(id = %self.id, %error, tries = self.tries, "the keeper is there and cannot be reached");
+                // One failed connect is normal: the keeper may just be leaving.
+                tracing::debug!(id = %self.id, %error, tries = self.tries, "cannot connect to the keeper");
                 if self.tries == UNREACHABLE_AFTER {
                     tracing::warn!(id = %self.id, %error, "the keeper holds its lock and cannot be reached");
                     self.parts.table.reachable(self.id, false).await;

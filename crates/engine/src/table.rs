@@ -1,7 +1,7 @@
-//! What is known of every process of a home, in memory. Nothing here waits or touches a disk: the owner of the table does.
+//! The facts about every process of a home, in memory. Nothing here waits or reads a disk; the owner of the table does.
 
-use crate::facts::{Facts, Seen};
-use crate::listing::{Listed, Listing};
+use crate::facts::{Facts, FolderLook};
+use crate::listing::{LastEntry, Listing};
 use crate::near::{self, Near};
 use crate::refuse;
 use crate::retain::Finished;
@@ -13,18 +13,18 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The longest session, task, generation or name.
+/// The longest session, task, generation or name, in bytes.
 pub(crate) const LONGEST_NAME: usize = 256;
-/// A process, for a call about it.
+/// A process, as a request about it sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessView {
     pub(crate) facts: Arc<Facts>,
     pub(crate) dir: ProcessDir,
-    /// What becomes of it, while it is not over.
+    /// Receives its changes, until its facts are final.
     pub(crate) changes: Option<watch::Receiver<Arc<Facts>>>,
-    /// Held while its input is written.
+    /// Locked while its input is written, so that writes do not mix.
     pub(crate) input: Arc<tokio::sync::Mutex<()>>,
-    /// How many processes have its name, if it was found by the name.
+    /// How many processes have its name, if it was looked up by name.
     pub(crate) namesakes: u64,
 }
 
@@ -33,7 +33,7 @@ impl ProcessView {
         self.facts.id()
     }
 
-    /// Waits until `so` holds of what is known, and returns that. If its facts become final first, returns those.
+    /// Waits until `so` is true of the facts, and returns them. Also returns if they become final first.
     pub(crate) async fn until(&mut self, so: impl Fn(&Facts) -> bool) -> Arc<Facts> {
         if let Some(changes) = &mut self.changes {
             // A sender that is gone means that the facts are final.
@@ -45,7 +45,7 @@ impl ProcessView {
 }
 
 /// The answer to a reservation.
-pub(crate) enum Reserved {
+pub(crate) enum Reservation {
     /// The id is reserved: accept it or let it go.
     New,
     /// The same request was made before.
@@ -54,32 +54,32 @@ pub(crate) enum Reserved {
     Pending(watch::Receiver<()>),
 }
 
-/// Which processes.
+/// A choice of processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// All there are.
+pub(crate) enum WhichProcesses {
+    /// All processes.
     All,
-    /// Those whose facts are not final.
+    /// Processes whose facts are not final.
     Live,
 }
 
-/// How many there are.
+/// Counts of the table.
 pub(crate) struct Counts {
     pub(crate) running: u64,
     pub(crate) known: u64,
 }
 
-/// What a look into a folder leads to.
-pub(crate) struct Advance {
+/// A look into a folder, applied to the facts.
+pub(crate) struct AppliedLook {
     pub(crate) before: Arc<Facts>,
     pub(crate) after: Arc<Facts>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: FolderLook,
 }
 
 /// One process in the table.
 enum Slot {
     /// A request that is not on disk yet.
-    Reserved {
+    Reservation {
         hash: String,
         owner: Owner,
         _pending: watch::Sender<()>,
@@ -93,7 +93,7 @@ struct TableEntry {
     /// Told of every change; none once the facts are final.
     tell: Option<watch::Sender<Arc<Facts>>>,
     input: Arc<tokio::sync::Mutex<()>>,
-    listed: Arc<Listed>,
+    listed: Arc<LastEntry>,
 }
 
 /// All processes.
@@ -102,11 +102,11 @@ pub(crate) struct Table {
     /// How many may run at a time.
     max_running: usize,
     slots: HashMap<ProcessId, Slot>,
-    /// Those that are reserved, and those whose facts are not final.
+    /// Reserved ids, and processes whose facts are not final.
     live: HashSet<ProcessId>,
-    /// What finished processes take on disk.
+    /// The disk use of finished processes, in bytes.
     finished_bytes: u64,
-    /// By session: changed to end its waits.
+    /// By session: changed to interrupt its waits.
     interrupts: HashMap<String, watch::Sender<u64>>,
 }
 
@@ -115,7 +115,7 @@ impl Table {
         Self { home: home.clone(), max_running, slots: HashMap::new(), live: HashSet::new(), finished_bytes: 0, interrupts: HashMap::new() }
     }
 
-    /// Those that are reserved, and those whose facts are not final.
+    /// Reserved ids, and processes whose facts are not final.
     pub(crate) fn live(&self) -> &HashSet<ProcessId> {
         &self.live
     }
@@ -131,7 +131,7 @@ impl Table {
     fn entry(&self, id: ProcessId) -> Option<&TableEntry> {
         match self.slots.get(&id) {
             Some(Slot::Known(entry)) => Some(entry),
-            Some(Slot::Reserved { .. }) | None => None,
+            Some(Slot::Reservation { .. }) | None => None,
         }
     }
 
@@ -146,7 +146,7 @@ impl Table {
         })
     }
 
-    /// The process that `given` means to this owner: a whole id, the beginning of one, or a name.
+    /// The process that `given` means for this owner: a whole id, the beginning of one, or a name.
     pub(crate) fn resolve(&self, given: &str, owner: &Owner) -> Result<ProcessView, Error> {
         let may = |e: &TableEntry| owner.may_touch(&e.facts.kept.spec.owner);
         let parsed = given.parse::<IdRef>();
@@ -164,7 +164,7 @@ impl Table {
         };
         let called: Vec<&TableEntry> = self.known_to(owner).filter(|e| e.facts.kept.spec.name.as_deref() == Some(given)).collect();
         let newest = called.iter().max_by_key(|e| (!e.facts.is_over(), e.facts.kept.accepted_at, e.facts.id()));
-        // A name can look like the beginning of an id. Neither is preferred: the wrong process could be stopped.
+        // A name can look like the beginning of an id. Neither is preferred, because the wrong process could be stopped.
         ids.extend(newest.map(|e| e.facts.id()));
         ids.sort_unstable();
         ids.dedup();
@@ -190,30 +190,30 @@ impl Table {
         near::near(name, &known)
     }
 
-    pub(crate) fn all(&self, owner: &Owner, which: Which) -> Vec<ProcessView> {
+    pub(crate) fn all(&self, owner: &Owner, which: WhichProcesses) -> Vec<ProcessView> {
         let may = |id: &&ProcessId| self.entry(**id).is_some_and(|e| owner.may_touch(&e.facts.kept.spec.owner));
         match which {
-            Which::All => self.slots.keys().filter(may).filter_map(|id| self.view(*id)).collect(),
-            Which::Live => self.live.iter().filter(may).filter_map(|id| self.view(*id)).collect(),
+            WhichProcesses::All => self.slots.keys().filter(may).filter_map(|id| self.view(*id)).collect(),
+            WhichProcesses::Live => self.live.iter().filter(may).filter_map(|id| self.view(*id)).collect(),
         }
     }
 
-    pub(crate) fn listing(&self, owner: &Owner, which: Which) -> Vec<Listing> {
+    pub(crate) fn listing(&self, owner: &Owner, which: WhichProcesses) -> Vec<Listing> {
         let listing = |e: &TableEntry| Listing { facts: Arc::clone(&e.facts), listed: Arc::clone(&e.listed) };
         let may = |e: &&TableEntry| owner.may_touch(&e.facts.kept.spec.owner);
         match which {
-            Which::All => self.slots.keys().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
-            Which::Live => self.live.iter().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
+            WhichProcesses::All => self.slots.keys().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
+            WhichProcesses::Live => self.live.iter().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
         }
     }
 
-    pub(crate) fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+    pub(crate) fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reservation, Error> {
         match self.slots.get(&id) {
             Some(Slot::Known(entry)) if entry.facts.kept.hash == hash && entry.facts.kept.spec.owner == owner => {
-                return self.view(id).map(Reserved::Same).ok_or_else(|| refuse::not_found(&id.to_string(), &[]));
+                return self.view(id).map(Reservation::Same).ok_or_else(|| refuse::not_found(&id.to_string(), &[]));
             }
-            Some(Slot::Reserved { hash: same, owner: for_whom, pending, .. }) if *same == hash && *for_whom == owner => {
-                return Ok(Reserved::Pending(pending.clone()));
+            Some(Slot::Reservation { hash: same, owner: for_whom, pending, .. }) if *same == hash && *for_whom == owner => {
+                return Ok(Reservation::Pending(pending.clone()));
             }
             Some(_) => {
                 let what = format!("{id} is the name of another process, with another command, directory, environment, flag or owner");
@@ -229,13 +229,13 @@ impl Table {
             return Err(refuse::refusal(code::TOO_MANY, what, hint));
         }
         let (tell, pending) = watch::channel(());
-        self.slots.insert(id, Slot::Reserved { hash, owner, _pending: tell, pending });
+        self.slots.insert(id, Slot::Reservation { hash, owner, _pending: tell, pending });
         self.live.insert(id);
-        Ok(Reserved::New)
+        Ok(Reservation::New)
     }
 
     pub(crate) fn let_go(&mut self, id: ProcessId) {
-        if let Some(Slot::Reserved { .. }) = self.slots.get(&id) {
+        if let Some(Slot::Reservation { .. }) = self.slots.get(&id) {
             self.slots.remove(&id);
             self.live.remove(&id);
         }
@@ -254,7 +254,7 @@ impl Table {
         self.slots.insert(id, Slot::Known(TableEntry { facts, tell, input: Arc::default(), listed: Arc::default() }));
     }
 
-    /// Changes what is known of a process and tells the calls that wait for that.
+    /// Replaces the facts of a process and notifies the calls that wait for a change.
     pub(crate) fn change(&mut self, id: ProcessId, how: impl FnOnce(&Arc<Facts>) -> Arc<Facts>) -> Option<(Arc<Facts>, Arc<Facts>)> {
         let Some(Slot::Known(entry)) = self.slots.get_mut(&id) else { return None };
         let before = Arc::clone(&entry.facts);
@@ -268,7 +268,7 @@ impl Table {
         }
         if after.phase.is_final() {
             entry.tell = None;
-            // How it was listed while it lived holds a file open.
+            // Its last list entry holds a file open.
             entry.listed = Arc::default();
             self.live.remove(&id);
             self.finished_bytes += after.bytes;
@@ -276,9 +276,9 @@ impl Table {
         Some((before, after))
     }
 
-    /// Applies what a look showed. What was known before, and what is known then.
-    pub(crate) fn apply_look(&mut self, look: &Advance) -> Option<(Arc<Facts>, Arc<Facts>)> {
-        // What has changed since the look is not lost.
+    /// Applies a look. Returns the facts before and after.
+    pub(crate) fn apply_look(&mut self, look: &AppliedLook) -> Option<(Arc<Facts>, Arc<Facts>)> {
+        // The look is applied to the current facts, so that later changes are not lost.
         let after = |known: &Arc<Facts>| match Arc::ptr_eq(known, &look.before) {
             true => Arc::clone(&look.after),
             false => Arc::new(known.with(&look.seen)),
@@ -286,7 +286,7 @@ impl Table {
         self.change(look.before.id(), after)
     }
 
-    /// The owner of a process has seen its end. What is known then, if that is new.
+    /// Records that the owner of a process has seen its end. Returns the new facts if that changed them.
     pub(crate) fn consumed(&mut self, id: ProcessId) -> Option<Arc<Facts>> {
         let Some(Slot::Known(entry)) = self.slots.get_mut(&id) else { return None };
         if entry.facts.consumed {
@@ -299,7 +299,7 @@ impl Table {
         Some(Arc::clone(&entry.facts))
     }
 
-    /// Removes a process from the table if its facts are final. Whether it did.
+    /// Removes a process from the table if its facts are final. Returns whether it did.
     pub(crate) fn take(&mut self, id: ProcessId) -> bool {
         let is_final = self.entry(id).is_some_and(|e| e.facts.phase.is_final());
         if is_final {
@@ -321,22 +321,22 @@ impl Table {
             Slot::Known(TableEntry { facts, .. }) if facts.phase.is_final() && may_go(facts.id()) => {
                 Some(Finished { id: facts.id(), ended_at: facts.ended_at()?, bytes: facts.bytes, consumed: facts.consumed })
             }
-            Slot::Known(_) | Slot::Reserved { .. } => None,
+            Slot::Known(_) | Slot::Reservation { .. } => None,
         });
         finished.collect()
     }
 
-    /// Ends the waits of a session. How many there were.
+    /// Interrupts the waits of a session. Returns how many there were.
     pub(crate) fn interrupt(&self, session: &str) -> usize {
         self.interrupts.get(session).map_or(0, |tell| {
-            // Counted first: a wait may be over before the next line.
+            // Counted first: a wait may end before the next line.
             let waiting = tell.receiver_count();
             tell.send_modify(|n| *n += 1);
             waiting
         })
     }
 
-    /// Changes when the waits of this session are to end.
+    /// Changes when the waits of this session are interrupted.
     pub(crate) fn interrupts(&mut self, session: String) -> watch::Receiver<u64> {
         self.interrupts.retain(|_, tell| tell.receiver_count() > 0);
         self.interrupts.entry(session).or_insert_with(|| watch::channel(0).0).subscribe()
@@ -353,8 +353,8 @@ impl Table {
         self.live.iter().any(|id| self.entry(*id).is_none_or(|e| e.facts.phase == Phase::Accepted))
     }
 
-    /// The processes that are to end with an engine that this owner stops. One of another owner, which was started after the stop was
-    /// allowed, keeps running.
+    /// The processes that end with an engine that this owner stops. A process of another owner that was started after the stop was allowed keeps
+    /// running.
     pub(crate) fn doomed(&self, by: &Owner) -> Vec<ProcessView> {
         let is_doomed = |id: &&ProcessId| {
             self.entry(**id).is_some_and(|e| {

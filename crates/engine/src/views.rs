@@ -1,22 +1,23 @@
 //! Terminals that are attached to processes.
 
+use crate::mutex::lock;
 use outlast_core::ProcessId;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use tokio::sync::watch;
 
 /// The viewers of all processes.
 #[derive(Default)]
 pub(crate) struct Views(Mutex<HashMap<ProcessId, watch::Sender<()>>>);
 
-/// A viewer of a process, who counts while this is held.
+/// A viewer of a process. It counts while this is held.
 pub(crate) struct Viewer(Option<watch::Receiver<()>>);
 
 impl Viewer {
-    /// A viewer who cannot be told to leave.
+    /// A viewer that cannot be detached.
     pub(crate) const NONE: Self = Self(None);
 
-    /// Returns once the viewer is told to leave.
+    /// Returns once the viewer is to be detached.
     pub(crate) async fn closed(&mut self) {
         match &mut self.0 {
             // Nothing is ever sent: the sender is dropped.
@@ -27,20 +28,15 @@ impl Viewer {
 }
 
 impl Views {
-    /// A viewer of this process.
+    /// Registers a viewer of this process.
     pub(crate) fn open(&self, id: ProcessId) -> Viewer {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         all.retain(|_, viewers| viewers.receiver_count() > 0);
         Viewer(Some(all.entry(id).or_insert_with(|| watch::channel(()).0).subscribe()))
     }
 
-    /// Tells the viewers of a process to leave. How many there were.
+    /// Detaches the viewers of a process. Returns how many there were.
     pub(crate) fn close(&self, id: ProcessId) -> usize {
-        self.lock().remove(&id).map_or(0, |viewers| viewers.receiver_count())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProcessId, watch::Sender<()>>> {
-        // Entries are inserted and removed whole, so a panic elsewhere leaves the map as it should be.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).remove(&id).map_or(0, |viewers| viewers.receiver_count())
     }
 }

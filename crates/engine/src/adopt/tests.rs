@@ -30,7 +30,7 @@ fn bin() -> &'static Path {
     Path::new("/nowhere")
 }
 
-fn one(text: &str) -> Result<Entry, String> {
+fn one(text: &str) -> Result<CheckpointEntry, String> {
     parse(text).unwrap().remove(0)
 }
 
@@ -38,7 +38,7 @@ fn one(text: &str) -> Result<Entry, String> {
 fn missing_fields_take_the_contracts_defaults() {
     let entry = one(r#"[{"pid": 42}]"#).unwrap();
     let nobody = Owner::default();
-    let wanted = Entry {
+    let wanted = CheckpointEntry {
         id: None,
         pid: 42,
         start: None,
@@ -73,7 +73,7 @@ fn one_bad_entry_does_not_spoil_the_others() {
 fn cases_192_to_194_identity_decides() {
     let sleeper = Sleeper::new();
     let life = sleeper.life();
-    let entry = |start| Entry { start, ..one(&format!(r#"[{{"pid": {}}}]"#, life.pid)).unwrap() };
+    let entry = |start| CheckpointEntry { start, ..one(&format!(r#"[{{"pid": {}}}]"#, life.pid)).unwrap() };
     assert_eq!(from_entry(entry(None), bin(), NOW).unwrap().of, life);
     assert_eq!(from_entry(entry(Some(life.start_ticks)), bin(), NOW).unwrap().of, life);
     assert!(from_entry(entry(Some(life.start_ticks + 1)), bin(), NOW).unwrap_err().contains("another process by now"));

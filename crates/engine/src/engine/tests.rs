@@ -1,8 +1,8 @@
 use super::*;
 use crate::config::{KeeperProgram, UserInfo};
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, FolderLook};
 use crate::remove;
-use crate::table::{ProcessView, Which};
+use crate::table::{ProcessView, WhichProcesses};
 use outlast_store::meta::flag;
 use outlast_wire::v1::ErrorKind;
 use std::sync::atomic::Ordering::SeqCst;
@@ -30,7 +30,7 @@ async fn an_engine_that_has_stopped_makes_no_answers_up() {
     engine.stop().await;
     let nobody = Owner::default();
     let errors = [
-        engine.parts.table.all(&nobody, Which::All).await.err(),
+        engine.parts.table.all(&nobody, WhichProcesses::All).await.err(),
         engine.parts.table.counts().await.err(),
         engine.parts.table.interrupt("s".into()).await.err(),
         engine.parts.table.resolve("proc_abcdef012345", &nobody).await.err(),
@@ -94,7 +94,7 @@ async fn ended(engine: &Engine, n: u8) -> ProcessView {
     let failure = outlast_core::StartFailure { errno: libc::ENOENT, what: "x".into() };
     crate::final_record::never_started(&dir, id, failure, engine.parts.now()).unwrap();
     engine.parts.table.reserve(id, String::new(), Owner::default()).await.unwrap();
-    let view = engine.parts.table.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
+    let view = engine.parts.table.accept_process(Facts::accepted(kept).with(&FolderLook::look(&dir, 0)), None).await.unwrap();
     assert!(view.facts.phase.is_final());
     view
 }
@@ -181,7 +181,7 @@ fn matched(view: &ProcessView, up: u64) {
 
 async fn look(engine: &Engine, view: &ProcessView) {
     let cursor = engine.parts.table.facts(view.id()).await.unwrap().cursor;
-    engine.parts.intake.apply_look(view.id(), Seen::look(&view.dir, cursor)).await.unwrap();
+    engine.parts.intake.apply_look(view.id(), FolderLook::look(&view.dir, cursor)).await.unwrap();
 }
 
 /// The kinds of all notices, and whether the row of the process says that it is over for good.
@@ -286,7 +286,7 @@ async fn an_end_that_is_read_again_is_told_once() {
     drop((first, meta));
     let second = engine(&tmp).await;
     assert_eq!(told(&second, &view).await, (vec!["completion".into()], true));
-    let found = second.parts.outbox.read(crate::notices::Filter { limit: 9, ..Default::default() }).await.unwrap();
+    let found = second.parts.outbox.read(crate::notices::NoticeFilter { limit: 9, ..Default::default() }).await.unwrap();
     assert!(!found[0].notice.repeat && found[0].attempts == 0, "{found:?}");
     second.stop().await;
 }
@@ -349,7 +349,8 @@ async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
         let (mut kinds, is_final) = told(&engine, &view).await;
         kinds.sort();
         assert_eq!((kinds, is_final), (vec!["completion".into(), "watch_match".into()], true));
-        let found = engine.parts.outbox.read(crate::notices::Filter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
+        let found =
+            engine.parts.outbox.read(crate::notices::NoticeFilter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
         let text = outlast_text::announce(&found.await.unwrap()[0].notice);
         assert!(text.contains(if journalled { "ready" } else { "ready now\n| ready again" }), "{text}");
         engine.stop().await;

@@ -14,6 +14,7 @@ pub(crate) use {schema::ALL, sqlite::keep_questions_ready};
 
 use crate::disk::Disk;
 use crate::facts::Facts;
+use crate::mutex::lock;
 use crate::own_home::OwnHome;
 use outlast_core::ProcessId;
 use rusqlite::Connection;
@@ -21,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -56,7 +57,7 @@ pub(crate) enum IndexError {
 }
 
 /// One thing to be written.
-enum Change {
+enum IndexChange {
     /// What is known of a process, new or instead of what the row says.
     Put(Box<Facts>),
     /// No row any more.
@@ -73,7 +74,7 @@ enum Change {
 pub(crate) type Work = Box<dyn FnOnce(&Connection) -> rusqlite::Result<()> + Send>;
 
 struct Job {
-    change: Change,
+    change: IndexChange,
     done: oneshot::Sender<Result<(), IndexError>>,
 }
 
@@ -96,7 +97,7 @@ struct Tables {
     /// To be read while somebody writes.
     reader: Mutex<Option<Connection>>,
     /// What nobody waits for. It goes before whatever is written next.
-    later: Mutex<Later>,
+    later: Mutex<DeferredChanges>,
     path: PathBuf,
     disk: Disk,
     /// The home that has to hold the file for a commit to count. Not set in tests of the index alone.
@@ -104,15 +105,15 @@ struct Tables {
 }
 
 #[derive(Default)]
-struct Later {
-    changes: Vec<Change>,
+struct DeferredChanges {
+    changes: Vec<IndexChange>,
     /// Whether somebody will see to it that they are written.
     is_seen_to: bool,
 }
 
 impl Tables {
     /// Writes changes. If no path leads to the file any more, the commit does not count: the next engine would not find it.
-    fn write(&self, database: &mut sqlite::Database, changes: Vec<Change>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
+    fn write(&self, database: &mut sqlite::Database, changes: Vec<IndexChange>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
         let written = self.disk.timed(|| database.write(changes))?;
         match self.own_home.get() {
             Some(own_home) if own_home.is_lost() => Err(IndexError::HomeGone { path: self.path.clone() }),
@@ -120,11 +121,11 @@ impl Tables {
         }
     }
 
-    fn later(&self) -> MutexGuard<'_, Later> {
-        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    fn later(&self) -> MutexGuard<'_, DeferredChanges> {
+        lock(&self.later)
     }
 
-    fn take_later(&self) -> Vec<Change> {
+    fn take_later(&self) -> Vec<IndexChange> {
         std::mem::take(&mut self.later().changes)
     }
 }
@@ -183,23 +184,23 @@ impl Index {
 
     /// Writes what is known of a process, and answers once it is on disk.
     pub(crate) async fn put(&self, facts: Facts) -> Result<(), IndexError> {
-        self.write(Change::Put(Box::new(facts))).await
+        self.write(IndexChange::Put(Box::new(facts))).await
     }
 
     /// The same with what is written next, without waiting for it.
     pub(crate) async fn put_later(&self, facts: Facts) {
         // The folder is the truth; if this is lost, the next start reads it again.
-        self.later(Change::Put(Box::new(facts))).await;
+        self.later(IndexChange::Put(Box::new(facts))).await;
     }
 
     /// A newer row of this process is about to be written: one that waits to be written need not be.
     pub(crate) fn outdate(&self, id: ProcessId) {
-        self.tables.later().changes.retain(|change| !matches!(change, Change::Put(facts) if facts.id() == id));
+        self.tables.later().changes.retain(|change| !matches!(change, IndexChange::Put(facts) if facts.id() == id));
     }
 
     /// Removes a row, and answers once that is on disk.
     pub(crate) async fn forget(&self, id: ProcessId) -> Result<(), IndexError> {
-        self.write(Change::Forget(id)).await
+        self.write(IndexChange::Forget(id)).await
     }
 
     /// Does `work` in a transaction of the writer's, and answers with what it returned once that is on disk.
@@ -209,18 +210,18 @@ impl Index {
     ) -> Result<T, IndexError> {
         let slot = Arc::new(Mutex::new(None));
         let result = Arc::clone(&slot);
-        let change = Change::Work(Box::new(move |tables| {
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(work(tables)?);
+        let change = IndexChange::Work(Box::new(move |tables| {
+            *lock(&result) = Some(work(tables)?);
             Ok(())
         }));
         self.write(change).await?;
-        let done = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let done = lock(&slot).take();
         done.ok_or(IndexError::Closed)
     }
 
     /// Reads what is on disk, whatever is about to be written.
     pub(crate) async fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, IndexError> {
-        let reader = self.tables.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let reader = lock(&self.tables.reader);
         let reader = reader.as_ref().ok_or(IndexError::Closed)?;
         read(reader).map_err(|e| sqlite::error(&self.tables.path, &e))
     }
@@ -233,11 +234,11 @@ impl Index {
     /// Has work done with what is written next, and does not wait for it.
     pub(crate) async fn work_later(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static) {
         // Only for what may be lost: whoever calls says why.
-        self.later(Change::Work(Box::new(work))).await;
+        self.later(IndexChange::Work(Box::new(work))).await;
     }
 
     /// Most of the time somebody wants something written soon, and one commit does for both: what is asked for after this is written behind it, what was asked for before in front.
-    async fn later(&self, change: Change) {
+    async fn later(&self, change: IndexChange) {
         if self.waiting.load(SeqCst) > 0 {
             // Whoever cannot write says so in the log.
             let _unanswered = self.queue(change).await;
@@ -257,7 +258,7 @@ impl Index {
                 };
                 if is_left {
                     // Whoever cannot write says so in the log.
-                    let _unanswered = index.queue(Change::Nothing).await;
+                    let _unanswered = index.queue(IndexChange::Nothing).await;
                 }
             });
         }
@@ -265,7 +266,7 @@ impl Index {
 
     /// Has all of this written, and does not wait for it. Only before anything else is asked: it may wait for room.
     pub(crate) fn follow(&self, put: Vec<Facts>, forget: Vec<ProcessId>) {
-        let changes = put.into_iter().map(|facts| Change::Put(Box::new(facts))).chain(forget.into_iter().map(Change::Forget));
+        let changes = put.into_iter().map(|facts| IndexChange::Put(Box::new(facts))).chain(forget.into_iter().map(IndexChange::Forget));
         for change in changes {
             let (done, _unanswered) = oneshot::channel();
             self.waiting.fetch_add(1, SeqCst);
@@ -278,7 +279,7 @@ impl Index {
     /// Ends the writer once everything queued before is on disk.
     pub(crate) async fn close(&self) {
         // Whether it was open or closed before, it is closed now.
-        let _closed = written(self.queue(Change::Close).await).await;
+        let _closed = written(self.queue(IndexChange::Close).await).await;
     }
 
     /// From now on a commit counts only while the file is in this home.
@@ -290,22 +291,22 @@ impl Index {
     /// Gives up a file that is no longer in the home. It is closed only if nothing is at the home's path. SQLite removes the log of a
     /// closed file by its path, where another engine's log may be.
     pub(crate) fn abandon(&self, own_home: &OwnHome) {
-        let reader = self.tables.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let database = self.tables.database.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reader = lock(&self.tables.reader).take();
+        let database = lock(&self.tables.database).take();
         if !own_home.is_removed() {
             std::mem::forget((reader, database));
         }
     }
 
     /// Writes right here if nobody else does and nothing waits: a commit is quicker than a change of threads and back. Else the writer does, with all that waits.
-    async fn write(&self, change: Change) -> Result<(), IndexError> {
+    async fn write(&self, change: IndexChange) -> Result<(), IndexError> {
         match self.write_here(change) {
             Ok(done) => done,
             Err(change) => written(self.queue(change).await).await,
         }
     }
 
-    fn write_here(&self, change: Change) -> Result<Result<(), IndexError>, Change> {
+    fn write_here(&self, change: IndexChange) -> Result<Result<(), IndexError>, IndexChange> {
         // Nobody is overtaken: whoever queued something has counted it before.
         let is_free = || self.waiting.load(SeqCst) == 0;
         if !is_free() || !self.tables.disk.is_quick() {
@@ -327,7 +328,7 @@ impl Index {
         Ok(all.pop().unwrap_or(Err(IndexError::Closed)))
     }
 
-    async fn queue(&self, change: Change) -> oneshot::Receiver<Result<(), IndexError>> {
+    async fn queue(&self, change: IndexChange) -> oneshot::Receiver<Result<(), IndexError>> {
         let (done, answer) = oneshot::channel();
         match self.jobs.reserve().await {
             Ok(room) => {
@@ -348,20 +349,20 @@ async fn written(answer: oneshot::Receiver<Result<(), IndexError>>) -> Result<()
 fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<Job>) {
     let mut is_long = false;
     while let Some(first) = asked.blocking_recv() {
-        let mut database = tables.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut database = lock(&tables.database);
         let Some(open) = database.as_mut() else { return };
         let jobs: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv().ok())).collect();
         let later = tables.take_later().into_iter().map(|change| Job { change, done: oneshot::channel().0 });
         let many = jobs.len();
         let (changes, asked): (Vec<_>, Vec<_>) = later.chain(jobs).map(|j| (j.change, j.done)).unzip();
-        let (all, closes) = (changes.len(), changes.iter().any(|c| matches!(c, Change::Close)));
+        let (all, closes) = (changes.len(), changes.iter().any(|c| matches!(c, IndexChange::Close)));
         let results = tables.write(open, changes).unwrap_or_else(|error| {
             tracing::error!(%error, changes = all, "index");
             vec![Err(error); all]
         });
         if closes {
             // The reader first: whoever is last to close the file tidies it up.
-            *tables.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *lock(&tables.reader) = None;
             *database = None;
         }
         drop(database);
@@ -385,7 +386,7 @@ fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<J
 
 /// Once, when nobody waits. Under the lock, so that nobody writes where this does.
 fn lengthen_log(tables: &Tables) {
-    if let Some(database) = tables.database.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
+    if let Some(database) = lock(&tables.database).as_ref()
         && let Err(error) = database.lengthen_log()
     {
         tracing::debug!(%error, "commits wait for the file system's journal, too");

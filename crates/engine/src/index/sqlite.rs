@@ -1,7 +1,7 @@
 //! The index as an SQLite file.
 
 use super::v1::{KeptV1, PhaseV1};
-use super::{Change, IndexError, io_error, schema};
+use super::{IndexChange, IndexError, io_error, schema};
 use crate::facts::Facts;
 use outlast_core::{ProcessId, Time};
 use rusqlite::config::DbConfig;
@@ -33,33 +33,33 @@ pub(super) fn open(path: &Path) -> Result<(Database, Vec<Facts>, Option<PathBuf>
     }
     let opened = match len {
         // SQLite takes what is shorter than a page for nothing at all, and would write over it.
-        1..PAGE => Err(Trouble::Damaged("it is cut short".into())),
+        1..PAGE => Err(FileProblem::Damaged("it is cut short".into())),
         _ => open_whole(path),
     };
     match opened {
         Ok((database, rows, fresh)) => Ok((database, rows, None, fresh)),
-        Err(Trouble::Told(error)) => Err(error),
-        Err(Trouble::Damaged(what)) => {
+        Err(FileProblem::Other(error)) => Err(error),
+        Err(FileProblem::Damaged(what)) => {
             let aside = set_aside(path).map_err(|e| io_error(path, &e))?;
             tracing::error!(path = %path.display(), aside = %aside.display(), what, "the index is damaged and is rebuilt from the folders");
             match open_whole(path) {
                 Ok((database, rows, _)) => Ok((database, rows, Some(aside), true)),
-                Err(Trouble::Told(error)) => Err(error),
-                Err(Trouble::Damaged(what)) => Err(IndexError::Other { path: path.to_owned(), what }),
+                Err(FileProblem::Other(error)) => Err(error),
+                Err(FileProblem::Damaged(what)) => Err(IndexError::Other { path: path.to_owned(), what }),
             }
         }
     }
 }
 
-enum Trouble {
+enum FileProblem {
     /// The file is not what it was.
     Damaged(String),
     /// The file is fine, as far as anybody can tell.
-    Told(IndexError),
+    Other(IndexError),
 }
 
 /// The database, its rows, and whether it was made just now: then nothing in the folders is a stranger.
-fn open_whole(path: &Path) -> Result<(Database, Vec<Facts>, bool), Trouble> {
+fn open_whole(path: &Path) -> Result<(Database, Vec<Facts>, bool), FileProblem> {
     let trouble = |e: rusqlite::Error| trouble(path, &e);
     let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), VFS).map_err(trouble)?;
     keep_questions_ready(&connection).map_err(trouble)?;
@@ -70,7 +70,7 @@ fn open_whole(path: &Path) -> Result<(Database, Vec<Facts>, bool), Trouble> {
     let made = database.migrate()?;
     let verdict: String = database.connection.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)).map_err(trouble)?;
     if verdict != "ok" {
-        return Err(Trouble::Damaged(verdict));
+        return Err(FileProblem::Damaged(verdict));
     }
     let rows = database.rows()?;
     Ok((database, rows, made))
@@ -87,17 +87,17 @@ pub(crate) fn keep_questions_ready(connection: &Connection) -> rusqlite::Result<
 
 impl Database {
     /// Brings the tables to this build's layout. Whether there were none.
-    fn migrate(&mut self) -> Result<bool, Trouble> {
+    fn migrate(&mut self) -> Result<bool, FileProblem> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
         let layout: i64 = self.connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(trouble)?;
         if layout > schema::LAYOUT {
             let what = format!("a newer version wrote it (layout {layout}, and this build knows {}): use that version", schema::LAYOUT);
-            return Err(Trouble::Told(IndexError::Other { path: self.path.clone(), what }));
+            return Err(FileProblem::Other(IndexError::Other { path: self.path.clone(), what }));
         }
         if layout < 1 {
             let table = "SELECT name FROM sqlite_schema LIMIT 1";
             if self.connection.query_row(table, [], |r| r.get::<_, String>(0)).optional().map_err(trouble)?.is_some() {
-                return Err(Trouble::Damaged("it has tables but no layout number".into()));
+                return Err(FileProblem::Damaged("it has tables but no layout number".into()));
             }
         }
         if layout < schema::LAYOUT {
@@ -123,26 +123,26 @@ impl Database {
         Ok(layout < 1)
     }
 
-    fn rows(&self) -> Result<Vec<Facts>, Trouble> {
+    fn rows(&self) -> Result<Vec<Facts>, FileProblem> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
-        let spoilt = || Trouble::Damaged("a row is not as it was written".into());
-        let mut all = self.connection.prepare(&format!("SELECT process, {} FROM progress", Since::COLUMNS)).map_err(trouble)?;
+        let spoilt = || FileProblem::Damaged("a row is not as it was written".into());
+        let mut all = self.connection.prepare(&format!("SELECT process, {} FROM progress", ProgressColumns::COLUMNS)).map_err(trouble)?;
         let mut found = all.query([]).map_err(trouble)?;
         let mut since = HashMap::new();
         while let Some(r) = found.next().map_err(trouble)? {
-            let (id, one): (String, Since) = (r.get(0).map_err(trouble)?, Since::read(r).map_err(trouble)?);
+            let (id, one): (String, ProgressColumns) = (r.get(0).map_err(trouble)?, ProgressColumns::read(r).map_err(trouble)?);
             if one.sum(&id) != r.get::<_, i64>(8).map_err(trouble)? {
                 return Err(spoilt());
             }
             since.insert(id, one);
         }
-        let columns = format!("SELECT id, {}, kept FROM process ORDER BY id", Since::COLUMNS);
+        let columns = format!("SELECT id, {}, kept FROM process ORDER BY id", ProgressColumns::COLUMNS);
         let mut all = self.connection.prepare(&columns).map_err(trouble)?;
         let mut found = all.query([]).map_err(trouble)?;
         let mut rows = Vec::new();
         while let Some(r) = found.next().map_err(trouble)? {
             let (id, kept): (String, String) = (r.get(0).map_err(trouble)?, r.get(9).map_err(trouble)?);
-            let first = Since::read(r).map_err(trouble)?;
+            let first = ProgressColumns::read(r).map_err(trouble)?;
             if first.sum_with(&id, &kept) != r.get::<_, i64>(8).map_err(trouble)? {
                 return Err(spoilt());
             }
@@ -169,7 +169,7 @@ impl Database {
     }
 
     /// Writes all of it in one transaction, or nothing. What became of each: work that fails leaves nothing behind, and the others are written without it.
-    pub(super) fn write(&mut self, changes: Vec<Change>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
+    pub(super) fn write(&mut self, changes: Vec<IndexChange>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
         let path = &self.path;
         let error = |e: rusqlite::Error| error(path, &e);
         let written = write(&mut self.connection, changes).map_err(error)?;
@@ -177,18 +177,18 @@ impl Database {
     }
 }
 
-fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<Vec<rusqlite::Result<()>>> {
+fn write(connection: &mut Connection, changes: Vec<IndexChange>) -> rusqlite::Result<Vec<rusqlite::Result<()>>> {
     let alone = changes.len() == 1;
     let all = connection.transaction()?;
     let mut written = Vec::with_capacity(changes.len());
     for change in changes {
         written.push(match change {
-            Change::Put(facts) => put(&all, &facts),
-            Change::Forget(id) => forget(&all, id),
+            IndexChange::Put(facts) => put(&all, &facts),
+            IndexChange::Forget(id) => forget(&all, id),
             // What is alone is undone with its transaction.
-            Change::Work(work) if alone => return work(&all).and_then(|()| all.commit()).map(|()| vec![Ok(())]),
-            Change::Work(work) => apart(&all, work),
-            Change::Nothing | Change::Close => Ok(()),
+            IndexChange::Work(work) if alone => return work(&all).and_then(|()| all.commit()).map(|()| vec![Ok(())]),
+            IndexChange::Work(work) => apart(&all, work),
+            IndexChange::Nothing | IndexChange::Close => Ok(()),
         });
         // A full disk, for one, ends the transaction with everything in it.
         if all.is_autocommit()
@@ -226,7 +226,7 @@ fn forget(tables: &Connection, id: ProcessId) -> rusqlite::Result<()> {
 
 /// Writes a row, or what became of it since it was first written, unless what is there knows more: two who looked at the same time may be written in either order.
 pub(crate) fn put(tables: &Connection, facts: &Facts) -> rusqlite::Result<()> {
-    let (id, since) = (facts.id().to_string(), Since::of(facts));
+    let (id, since) = (facts.id().to_string(), ProgressColumns::of(facts));
     let ended_at = facts.ended_at().map(Time::micros);
     if !tables.prepare_cached("SELECT 1 FROM process WHERE id = ?1")?.exists(params![id])? {
         // It holds strings, numbers and lists only, which always serialise.
@@ -285,7 +285,7 @@ pub(crate) fn put(tables: &Connection, facts: &Facts) -> rusqlite::Result<()> {
 }
 
 /// Where a process stands, as it is written.
-struct Since {
+struct ProgressColumns {
     phase: String,
     started_at: Option<i64>,
     log_end: i64,
@@ -295,7 +295,7 @@ struct Since {
     detached: bool,
 }
 
-impl Since {
+impl ProgressColumns {
     /// What is read of it, behind the name of the process.
     const COLUMNS: &str = "phase, started_at, log_end, cursor, bytes, consumed, detached, sum";
 
@@ -367,21 +367,21 @@ impl Since {
 /// What whoever asked is told.
 pub(super) fn error(path: &Path, error: &rusqlite::Error) -> IndexError {
     match trouble(path, error) {
-        Trouble::Told(error) => error,
-        Trouble::Damaged(what) => IndexError::Other { path: path.to_owned(), what },
+        FileProblem::Other(error) => error,
+        FileProblem::Damaged(what) => IndexError::Other { path: path.to_owned(), what },
     }
 }
 
-fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
+fn trouble(path: &Path, error: &rusqlite::Error) -> FileProblem {
     let (owned, what) = (path.to_owned(), error.to_string());
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::TypeMismatch) => Trouble::Damaged(what),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::TypeMismatch) => FileProblem::Damaged(what),
         Some(ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) => {
-            Trouble::Told(IndexError::NoRoom { path: owned, what })
+            FileProblem::Other(IndexError::NoRoom { path: owned, what })
         }
         // A column of another type, text that is not UTF-8, a table that is missing: nobody wrote that.
-        None | Some(ErrorCode::Unknown) => Trouble::Damaged(what),
-        Some(_) => Trouble::Told(IndexError::Other { path: owned, what }),
+        None | Some(ErrorCode::Unknown) => FileProblem::Damaged(what),
+        Some(_) => FileProblem::Other(IndexError::Other { path: owned, what }),
     }
 }
 

@@ -224,7 +224,7 @@ async fn work_that_fails_leaves_nothing_behind_and_spoils_nothing_else() {
     let index = &opened.index;
     // All of it waits while the first is done, and so is one transaction.
     let (go, wait) = std::sync::mpsc::channel();
-    let first = Change::Work(Box::new(move |_| {
+    let first = IndexChange::Work(Box::new(move |_| {
         wait.recv().unwrap();
         Ok(())
     }));
@@ -249,7 +249,7 @@ const SECOND: &str = include_str!("../../../../fixtures/index-2.sql");
 
 #[tokio::test]
 async fn an_index_of_the_second_layout_is_brought_to_this_one_with_all_it_says() {
-    use crate::notices::{Filter, by_key, last_seq, read};
+    use crate::notices::{NoticeFilter, by_key, last_seq, read};
     let tmp = tempfile::tempdir().unwrap();
     let path = tmp.path().join("index.db");
     let all = |db: &Connection| {
@@ -268,11 +268,11 @@ async fn an_index_of_the_second_layout_is_brought_to_this_one_with_all_it_says()
         assert_eq!(opened.rows.len(), 2);
         assert_eq!(opened.index.read(all).await.unwrap(), notices);
         assert_eq!(opened.index.read(last_seq).await.unwrap(), 6, "the sixth was removed, and its place is not given again");
-        let of = |session: Option<&str>, process: Option<&str>| Filter {
+        let of = |session: Option<&str>, process: Option<&str>| NoticeFilter {
             session: session.map(str::to_owned),
             process: process.map(str::to_owned),
             limit: 10,
-            ..Filter::default()
+            ..NoticeFilter::default()
         };
         for (filter, expected) in [
             (of(Some("t"), None), &[4_u64, 5][..]),
@@ -324,7 +324,7 @@ const THIRD: &str = include_str!("../../../../fixtures/index-3.sql");
 
 #[tokio::test]
 async fn an_index_of_the_third_layout_is_brought_to_this_one_with_the_state_of_each_notice() {
-    use crate::notices::{Filter, last_seq, read};
+    use crate::notices::{NoticeFilter, last_seq, read};
     let tmp = tempfile::tempdir().unwrap();
     let path = tmp.path().join("index.db");
     Connection::open(&path).unwrap().execute_batch(THIRD).unwrap();
@@ -400,7 +400,7 @@ async fn an_index_of_the_third_layout_is_brought_to_this_one_with_the_state_of_e
             ]
         );
         // Clients are shown as before what is held for whatever reason, and no token of an answer.
-        let leased = |db: &Connection| read(db, &Filter { state: Some("leased".into()), limit: 99, ..Filter::default() });
+        let leased = |db: &Connection| read(db, &NoticeFilter { state: Some("leased".into()), limit: 99, ..NoticeFilter::default() });
         let leased = opened.index.read(leased).await.unwrap();
         assert!(leased.iter().all(|entry| entry.state == "leased"));
         let leased: Vec<(u64, bool)> = leased.iter().map(|entry| (entry.notice.seq, entry.lease.is_empty())).collect();

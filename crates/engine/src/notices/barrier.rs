@@ -1,6 +1,6 @@
 //! Barriers as rows: what a session that has parked itself waits for, and why it went on.
 
-use super::table::{Draft, column};
+use super::table::{NoticeDraft, column};
 use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What a barrier waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "until", rename_all = "snake_case")]
-pub(crate) enum Target {
+pub(crate) enum BarrierTarget {
     Process {
         id: String,
         or_match: bool,
@@ -26,7 +26,7 @@ pub(crate) enum Target {
     },
 }
 
-impl Target {
+impl BarrierTarget {
     pub(crate) fn pid(of: &Incarnation) -> Self {
         Self::Pid { pid: of.pid, start_ticks: of.start_ticks, boot: format!("{:032x}", of.boot) }
     }
@@ -63,7 +63,7 @@ impl Target {
 pub(crate) struct Barrier {
     pub(crate) id: String,
     pub(crate) owner: Owner,
-    pub(crate) target: Target,
+    pub(crate) target: BarrierTarget,
     pub(crate) created_at: Time,
     /// Why it is open; empty while it is not.
     pub(crate) opened: String,
@@ -73,9 +73,9 @@ pub(crate) struct Barrier {
 
 /// What a barrier waits for, as it is kept.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredTarget {
     #[serde(flatten)]
-    target: Target,
+    target: BarrierTarget,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hits: Option<u32>,
 }
@@ -97,13 +97,13 @@ pub(crate) fn key(id: &str) -> String {
 }
 
 /// The notice that a barrier is open.
-pub(crate) fn notice(barrier: &Barrier, route: Route, now: Time) -> Draft {
+pub(crate) fn notice(barrier: &Barrier, route: Route, now: Time) -> NoticeDraft {
     let process = match &barrier.target {
-        Target::Process { id, .. } => id.parse::<ProcessId>().ok(),
-        Target::Pid { .. } | Target::Time { .. } => None,
+        BarrierTarget::Process { id, .. } => id.parse::<ProcessId>().ok(),
+        BarrierTarget::Pid { .. } | BarrierTarget::Time { .. } => None,
     };
     let body = Body::Until { barrier: barrier.id.clone(), why: barrier.opened.clone(), message: barrier.message() };
-    Draft { key: barrier.key(), at: now, process, owner: barrier.owner.clone(), route, body, repeat: false }
+    NoticeDraft { key: barrier.key(), at: now, process, owner: barrier.owner.clone(), route, body, repeat: false }
 }
 
 pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barrier, Vec<String>)> {
@@ -127,7 +127,7 @@ pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barri
             session,
             text(&barrier.owner.task),
             text(&barrier.owner.generation),
-            serde_json::to_string(&Kept { target: barrier.target.clone(), hits: barrier.hits }).expect("a target serialises"),
+            serde_json::to_string(&StoredTarget { target: barrier.target.clone(), hits: barrier.hits }).expect("a target serialises"),
             barrier.created_at.micros(),
         ])?;
     Ok((barrier.clone(), cleared))
@@ -141,7 +141,7 @@ pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Ve
     let part = |text: String| Some(text).filter(|t| !t.is_empty());
     let rows = found.query_map(params![session], |r| {
         let id = column::text(r, 0)?;
-        let Kept { target, hits } = match serde_json::from_slice(column::bytes(r, 4)?) {
+        let StoredTarget { target, hits } = match serde_json::from_slice(column::bytes(r, 4)?) {
             Ok(kept) => kept,
             Err(error) => {
                 // One that cannot be read must not keep the others from opening.

@@ -10,12 +10,14 @@ mod table;
 mod waiters;
 mod writer;
 
-pub(crate) use barrier::{Barrier, Target};
+pub(crate) use barrier::{Barrier, BarrierTarget};
 pub(crate) use outbox::{Outbox, keep_time};
 pub(crate) use table::Claimed;
-pub(crate) use table::{Claim, Draft, Entry, Filter, OpenSession, Owed, Pushed, Settled, Verdict, end_key, moment};
+pub(crate) use table::{
+    Claim, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleReply, end_key, moment,
+};
 pub(crate) use waiters::{Waiters, Waiting};
-pub(crate) use writer::{News, NoticeWriter, watched};
+pub(crate) use writer::{NoticeWriter, ProcessChange, watched};
 
 #[cfg(test)]
 pub(crate) use table::{by_key, last_seq, read};
@@ -28,11 +30,11 @@ const AGENT_SESSION_PREFIX: &str = "outlast:agent:";
 
 /// Records the generation of the session that a request is for. A generation that was not seen before becomes the newest. The gateway records one when it starts
 /// its agent: a process that an earlier agent left may send its first request later, and must not count as newer.
-pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
+pub(crate) fn note_owner(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
     match (&by.session, &by.generation) {
         (Some(session), Some(generation)) => {
             let session = session.strip_prefix(AGENT_SESSION_PREFIX).unwrap_or(session);
-            table::lives(db, session, generation)
+            table::note_generation(db, session, generation)
         }
         _ => Ok(()),
     }

@@ -2,8 +2,11 @@
 
 use super::barrier::{self, Barrier};
 use super::recent::{Following, Recent};
-use super::table::{self, Claim, Claimed, Draft, Entry, Filter, Judged, Moment, OpenSession, Owed, Pushed, Verdict, end_key, moment};
-use super::writer::{self, News, NoticeWriter};
+use super::table::{
+    self, Claim, Claimed, Moment, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleResult, end_key,
+    moment,
+};
+use super::writer::{self, NoticeWriter, ProcessChange};
 use crate::closing::{Closing, Shutdown};
 use crate::config::{Clock, Push};
 use crate::disk::AGAIN;
@@ -11,6 +14,7 @@ use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
 use outlast_core::notice_state::{ANSWER_TIMEOUT, WrittenFor};
 use outlast_core::{Owner, ProcessId, Time};
+use outlast_wire::v1::notice::Verdict;
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +26,7 @@ use tokio::sync::{Notify, watch};
 const UNREAD: u32 = 4;
 
 /// How a sink is given what it owes, and when it will be given something.
-type Take = fn(&Connection, &str, usize, &str, i64, Moment) -> rusqlite::Result<Vec<Owed>>;
+type Take = fn(&Connection, &str, usize, &str, i64, Moment) -> rusqlite::Result<Vec<OwedDelivery>>;
 type NextDue = fn(&Connection, &str, Moment) -> rusqlite::Result<Option<Duration>>;
 
 /// A handle on the outbox. Copies are cheap.
@@ -67,7 +71,7 @@ impl Outbox {
     }
 
     /// Says that there is this and, since the last time, nothing else.
-    fn tell_made<'a>(&self, made: impl IntoIterator<Item = &'a Entry>) {
+    fn tell_made<'a>(&self, made: impl IntoIterator<Item = &'a NoticeEntry>) {
         self.recent.add(made);
         self.news.send_modify(|n| *n += 1);
     }
@@ -84,14 +88,14 @@ impl Outbox {
     /// Writes a request down, and that its conversation lives.
     pub(crate) async fn accept(&self, facts: Facts) -> Result<(), IndexError> {
         let work = move |db: &Connection| {
-            super::speaks(db, &facts.kept.spec.owner)?;
+            super::note_owner(db, &facts.kept.spec.owner)?;
             index::put(db, &facts)
         };
         self.index.work(work).await
     }
 
     /// Writes what became of processes with the notices that follow from it.
-    pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
+    pub(crate) async fn advance(&self, news: Vec<ProcessChange>, now: Time) -> Result<(), IndexError> {
         let writer = Arc::clone(&self.writer);
         news.iter().for_each(|one| self.index.outdate(one.id()));
         let made = self.index.work(move |db| writer.advance(db, news, moment(now))).await?;
@@ -131,7 +135,7 @@ impl Outbox {
     }
 
     /// Notices that are there, behind a place: what is on disk when it is asked, whatever is about to be written.
-    pub(crate) async fn behind(&self, filter: Filter) -> Result<Vec<Entry>, IndexError> {
+    pub(crate) async fn behind(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
         self.index.read(move |db| table::read(db, &filter)).await
     }
 
@@ -159,17 +163,17 @@ impl Outbox {
     }
 
     /// Settles notices by name, all in one transaction.
-    pub(crate) async fn judge(
+    pub(crate) async fn settle(
         &self,
         ids: Vec<String>,
         session: Option<String>,
         lease: Option<String>,
         verdict: Verdict,
         now: Time,
-    ) -> Result<Vec<Judged>, IndexError> {
+    ) -> Result<Vec<SettleResult>, IndexError> {
         let again = verdict == Verdict::Released;
         let work = move |db: &Connection| {
-            let one = |id: String| table::judge(db, &id, session.as_deref(), lease.as_deref(), &verdict, moment(now));
+            let one = |id: String| table::settle(db, &id, session.as_deref(), lease.as_deref(), &verdict, moment(now));
             ids.into_iter().map(one).collect::<rusqlite::Result<Vec<_>>>()
         };
         let judged = self.index.work(work).await?;
@@ -192,12 +196,12 @@ impl Outbox {
     }
 
     /// Writes a notice that somebody posted. The one there is, if there is one of that key.
-    pub(crate) async fn post(&self, draft: Draft, by: Owner, now: Time) -> Result<(Option<Entry>, bool), IndexError> {
+    pub(crate) async fn post(&self, draft: NoticeDraft, by: Owner, now: Time) -> Result<(Option<NoticeEntry>, bool), IndexError> {
         let writer = Arc::clone(&self.writer);
         let (entry, new) = self
             .index
             .work(move |db| {
-                super::speaks(db, &by)?;
+                super::note_owner(db, &by)?;
                 match table::insert_for(db, &draft, &writer.sinks, WrittenFor::AnyTaker, None, moment(now))? {
                     Some(entry) => Ok((Some(entry), true)),
                     None => Ok((table::by_key(db, &draft.key)?, false)),
@@ -211,7 +215,7 @@ impl Outbox {
     }
 
     /// Reads notices and changes nothing.
-    pub(crate) async fn read(&self, filter: Filter) -> Result<Vec<Entry>, IndexError> {
+    pub(crate) async fn read(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
         self.index.work(move |db| table::read(db, &filter)).await
     }
 
@@ -307,7 +311,7 @@ impl Outbox {
         Ok(count)
     }
 
-    pub(crate) async fn dead(&self, session: Option<String>, limit: usize) -> Result<Vec<(String, Owed)>, IndexError> {
+    pub(crate) async fn dead(&self, session: Option<String>, limit: usize) -> Result<Vec<(String, OwedDelivery)>, IndexError> {
         self.index.work(move |db| table::dead(db, session.as_deref(), limit)).await
     }
 
@@ -319,7 +323,7 @@ impl Outbox {
         lease: String,
         lease_for: i64,
         now: Time,
-    ) -> Result<(Vec<Owed>, Option<Duration>), IndexError> {
+    ) -> Result<(Vec<OwedDelivery>, Option<Duration>), IndexError> {
         let (take, next_due) = match self.wakes(&sink) {
             true => (table::wake::take as Take, table::wake::next_due as NextDue),
             false => (table::take as Take, table::next_due as NextDue),
@@ -340,7 +344,7 @@ impl Outbox {
     }
 
     /// A sink that wakes is about to tell these, each lent to it under its word. Those that it may tell.
-    pub(crate) async fn wake(&self, sink: String, lent: Vec<(u64, String)>, now: Time) -> Result<Vec<Owed>, IndexError> {
+    pub(crate) async fn wake(&self, sink: String, lent: Vec<(u64, String)>, now: Time) -> Result<Vec<OwedDelivery>, IndexError> {
         let (go, put_back) = self.index.work(move |db| table::wake::begin(db, &sink, &lent, moment(now))).await?;
         if !go.is_empty() {
             self.leases.send_modify(|n| *n += 1);
@@ -357,12 +361,12 @@ impl Outbox {
         sink: String,
         seq: u64,
         lease: String,
-        how: Pushed,
+        how: PushResult,
         now: Time,
     ) -> Result<(bool, Option<ProcessId>), IndexError> {
         let wakes = self.wakes(&sink);
         // What a sink that wakes does not tell is for others again.
-        let again = matches!(how, Pushed::Again { .. } | Pushed::Later { .. }) || (wakes && how != Pushed::Delivered);
+        let again = matches!(how, PushResult::Again { .. } | PushResult::Later { .. }) || (wakes && how != PushResult::Delivered);
         let work = move |db: &Connection| match wakes {
             true => table::wake::pushed(db, &sink, seq, &lease, &how, moment(now)),
             false => Ok((table::pushed(db, &sink, seq, &lease, &how, moment(now))?, None)),
@@ -460,7 +464,7 @@ impl Outbox {
     /// Takes up the tables that an earlier engine left, and takes back what it had in its hands. `rebuilt`: they are new, and the home is not.
     pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
         let boot = self.writer.boot();
-        self.index.work(move |db| table::begun(db, &boot, rebuilt, moment(now))).await
+        self.index.work(move |db| table::engine_started(db, &boot, rebuilt, moment(now))).await
     }
 }
 
@@ -472,7 +476,7 @@ pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
         let due = match outbox.tick(clock.now()).await {
             Ok(due) => due,
             Err(error) => {
-                tracing::warn!(%error, "the breaker is looked at later");
+                tracing::warn!(%error, "cannot update the breaker yet");
                 Some(up + AGAIN.as_micros() as u64)
             }
         };

@@ -1,8 +1,9 @@
 //! The notices that were made last, for those who follow: what was just written need not be read from the disk to be sent on.
 
-use super::table::Entry;
+use super::table::NoticeEntry;
+use crate::mutex::lock;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// How many are kept. Whoever is further behind reads them from the disk.
 const MOST: usize = 64;
@@ -11,25 +12,25 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// The notices that were made last, while anybody follows. Copies are cheap.
 #[derive(Clone, Default)]
-pub(crate) struct Recent(Arc<Mutex<Kept>>);
+pub(crate) struct Recent(Arc<Mutex<RecentBuffer>>);
 
 /// What is kept: places without a gap between them, of which the last is the newest that anybody was told of. Or nothing.
 #[derive(Default)]
-struct Kept {
+struct RecentBuffer {
     followers: usize,
-    made: VecDeque<Arc<Entry>>,
+    made: VecDeque<Arc<NoticeEntry>>,
     bytes: usize,
     /// The newest place that was added, kept or not.
     newest: u64,
 }
 
-impl Kept {
+impl RecentBuffer {
     fn forget(&mut self) {
         self.made.clear();
         self.bytes = 0;
     }
 
-    fn add(&mut self, entry: &Entry) {
+    fn add(&mut self, entry: &NoticeEntry) {
         // Whoever wrote first need not come here first. Where one is missing, those behind it say nothing about it.
         let follows = entry.notice.seq == self.newest + 1;
         self.newest = self.newest.max(entry.notice.seq);
@@ -46,13 +47,9 @@ impl Kept {
 }
 
 impl Recent {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// These are on disk. Before anybody is told that there is something.
-    pub(super) fn add<'a>(&self, made: impl IntoIterator<Item = &'a Entry>) {
-        let mut kept = self.kept();
+    pub(super) fn add<'a>(&self, made: impl IntoIterator<Item = &'a NoticeEntry>) {
+        let mut kept = lock(&self.0);
         if kept.followers > 0 {
             made.into_iter().for_each(|entry| kept.add(entry));
         }
@@ -60,12 +57,12 @@ impl Recent {
 
     /// Something is on disk, and nobody says what.
     pub(super) fn forget(&self) {
-        self.kept().forget();
+        lock(&self.0).forget();
     }
 
     /// From now on what is made is kept, until this is dropped.
     pub(super) fn follow(&self) -> Following {
-        self.kept().followers += 1;
+        lock(&self.0).followers += 1;
         Following(self.clone())
     }
 }
@@ -75,8 +72,8 @@ pub(crate) struct Following(Recent);
 
 impl Following {
     /// All notices behind a place, of whatever conversation. Nothing if that is not known: then the disk knows.
-    pub(crate) fn behind(&self, after: u64) -> Option<Vec<Arc<Entry>>> {
-        let kept = self.0.kept();
+    pub(crate) fn behind(&self, after: u64) -> Option<Vec<Arc<NoticeEntry>>> {
+        let kept = lock(&self.0.0);
         let first = kept.made.front()?.notice.seq;
         (first.saturating_sub(1) <= after).then(|| kept.made.iter().filter(|entry| entry.notice.seq > after).cloned().collect())
     }
@@ -84,7 +81,7 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let mut kept = self.0.kept();
+        let mut kept = lock(&self.0.0);
         kept.followers -= 1;
         if kept.followers == 0 {
             // What is made from here on is not added, so that nothing may seem to follow.
@@ -99,13 +96,13 @@ mod tests {
     use super::*;
     use outlast_core::{Body, Notice, Owner, Route, Time};
 
-    fn entry(seq: u64, bytes: usize) -> Entry {
+    fn entry(seq: u64, bytes: usize) -> NoticeEntry {
         let (at, owner, body) = (Time::from_micros(0), Owner::default(), Body::Posted(serde_json::Map::new()));
         let mut notice = Notice::new("evt_1".into(), at, None, &owner, Route::default(), body);
         notice.seq = seq;
         let none = String::new;
         let (state, reason, lease) = (none(), none(), none());
-        Entry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None }
+        NoticeEntry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None }
     }
 
     fn add<const N: usize>(recent: &Recent, made: [(u64, usize); N]) {

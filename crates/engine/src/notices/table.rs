@@ -10,13 +10,13 @@ mod seen;
 mod settle;
 pub(crate) mod wake;
 
-pub(crate) use claim::{Claim, Claimed, OpenSession, claim, lives, next_lapse, open_sessions, waiting};
-pub(crate) use delivery::{Owed, Pushed, dead, failing, next_due, owed, pushed, revive, take};
-pub(crate) use keep::{MAX_REMOVED_AT_ONCE, begun, expire, prune, sweep};
+pub(crate) use claim::{Claim, Claimed, OpenSession, claim, next_lapse, note_generation, open_sessions, waiting};
+pub(crate) use delivery::{OwedDelivery, PushResult, dead, failing, next_due, owed, pushed, revive, take};
+pub(crate) use keep::{MAX_REMOVED_AT_ONCE, engine_started, expire, prune, sweep};
 pub(crate) use seen::{
     consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
 };
-pub(crate) use settle::{Judged, Settled, Verdict, abandon, judge, replay, unclaim};
+pub(crate) use settle::{SettleReply, SettleResult, abandon, replay, settle, unclaim};
 
 use crate::config::Push;
 pub(crate) use outlast_core::notice_state::Moment;
@@ -42,7 +42,7 @@ pub(crate) fn moment(utc: Time) -> Moment {
 
 /// A notice that is not written yet.
 #[derive(Debug, Clone)]
-pub(crate) struct Draft {
+pub(crate) struct NoticeDraft {
     /// What it is about; the same fact gives the same key, however often it is read.
     pub(crate) key: String,
     pub(crate) at: Time,
@@ -67,7 +67,7 @@ pub(crate) fn end_key(process: impl std::fmt::Display) -> String {
 
 /// A notice as clients are shown it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct NoticeEntry {
     pub(crate) notice: Notice,
     /// Everything that is held, for whatever reason, is `leased`.
     pub(crate) state: String,
@@ -85,7 +85,7 @@ pub(crate) struct Entry {
     pub(super) unreadable: Option<String>,
 }
 
-impl Entry {
+impl NoticeEntry {
     /// A notice that was just written.
     fn written(notice: Notice, bytes: usize, tracked: &TrackedNotice, now: Moment) -> Self {
         let (state, reason, lease) = (String::new(), String::new(), String::new());
@@ -129,7 +129,7 @@ fn json_bytes(text: &str) -> usize {
 const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, settled_at,
     id, kind, process, session, task, generation, created_at";
 
-fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+fn entry(row: &Row<'_>) -> rusqlite::Result<NoticeEntry> {
     let event = column::bytes(row, 1)?;
     // One event that cannot be read must not keep others from being read, given or settled.
     let (mut notice, unreadable) = match serde_json::from_slice::<Notice>(event) {
@@ -138,7 +138,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     };
     notice.seq = row.get::<_, i64>(0)? as u64;
     notice.repeat |= row.get::<_, bool>(5)?;
-    Ok(Entry {
+    Ok(NoticeEntry {
         notice,
         state: shown_state(column::text(row, 2)?),
         reason: column::text(row, 3)?,
@@ -167,12 +167,12 @@ fn without_event(row: &Row<'_>, error: &serde_json::Error) -> rusqlite::Result<N
 
 /// What one answer holds so far.
 #[derive(Default)]
-struct Answered {
+struct AnswerSize {
     count: usize,
     bytes: usize,
 }
 
-impl Answered {
+impl AnswerSize {
     /// Makes room for one more of so many bytes. `false` if it does not fit any more; the first always does.
     fn has_room(&mut self, bytes: usize) -> bool {
         let fits = self.count == 0 || self.bytes + bytes <= MOST_BYTES;
@@ -185,7 +185,7 @@ impl Answered {
 
 /// Takes what fits into one answer.
 fn bounded<T>(all: impl Iterator<Item = rusqlite::Result<T>>, bytes: impl Fn(&T) -> usize) -> rusqlite::Result<Vec<T>> {
-    let mut answered = Answered::default();
+    let mut answered = AnswerSize::default();
     all.take_while(|one| one.as_ref().map_or(true, |one| answered.has_room(bytes(one)))).collect()
 }
 
@@ -196,19 +196,19 @@ fn until(up: i64, now: Moment) -> Duration {
 
 /// Writes a notice that any taker may claim, and what the sinks owe for it: its place. Nothing if it is there already.
 #[cfg(test)]
-pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<u64>> {
+pub(crate) fn insert(db: &Connection, draft: &NoticeDraft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<u64>> {
     Ok(insert_for(db, draft, sinks, WrittenFor::AnyTaker, None, now)?.map(|entry| entry.notice.seq))
 }
 
 /// Writes a notice, and what the sinks owe for it. Nothing if it is there already. `held_until`: deliveries are held back until then, for a client that waits.
 pub(crate) fn insert_for(
     db: &Connection,
-    draft: &Draft,
+    draft: &NoticeDraft,
     sinks: &[Push],
     written_for: WrittenFor,
     held_until: Option<Uptime>,
     now: Moment,
-) -> rusqlite::Result<Option<Entry>> {
+) -> rusqlite::Result<Option<NoticeEntry>> {
     let mut notice = Notice::new(id_of(&draft.key), draft.at, draft.process, &draft.owner, draft.route.clone(), draft.body.clone());
     notice.repeat = draft.repeat;
     let (kind, session) = (notice.kind().to_owned(), notice.session_key.clone());
@@ -257,7 +257,7 @@ pub(crate) fn insert_for(
         make_room(db, &session, now)?;
     }
     notice.seq = seq as u64;
-    Ok(Some(Entry::written(notice, event.len(), &tracked, now)))
+    Ok(Some(NoticeEntry::written(notice, event.len(), &tracked, now)))
 }
 
 /// Drops the oldest notices of a conversation that has too many open ones.
@@ -279,23 +279,23 @@ fn json(notice: &Notice) -> String {
     serde_json::to_string(notice).expect("a notice serialises")
 }
 
-pub(crate) fn by_seq(db: &Connection, seq: u64) -> rusqlite::Result<Option<Entry>> {
+pub(crate) fn by_seq(db: &Connection, seq: u64) -> rusqlite::Result<Option<NoticeEntry>> {
     db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE seq = ?1"))?.query_row(params![seq as i64], entry).optional()
 }
 
 /// One notice.
-pub(crate) fn by_id(db: &Connection, id: &str) -> rusqlite::Result<Option<Entry>> {
+pub(crate) fn by_id(db: &Connection, id: &str) -> rusqlite::Result<Option<NoticeEntry>> {
     db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE id = ?1"))?.query_row(params![id], entry).optional()
 }
 
 /// One notice, by what it is about.
-pub(crate) fn by_key(db: &Connection, key: &str) -> rusqlite::Result<Option<Entry>> {
+pub(crate) fn by_key(db: &Connection, key: &str) -> rusqlite::Result<Option<NoticeEntry>> {
     by_id(db, &id_of(key))
 }
 
 /// Which notices somebody wants to read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filter {
+pub(crate) struct NoticeFilter {
     /// Behind this one.
     pub(crate) after: u64,
     pub(crate) session: Option<String>,
@@ -308,7 +308,7 @@ pub(crate) struct Filter {
 }
 
 /// Reads notices and changes nothing. They may be fewer than asked for if they are long: go on behind the last.
-pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Entry>> {
+pub(crate) fn read(db: &Connection, filter: &NoticeFilter) -> rusqlite::Result<Vec<NoticeEntry>> {
     // Only what is asked for is in the question, so that it is answered by an index.
     let (mut which, after, limit) = (String::from("seq > ?1"), filter.after as i64, filter.limit as i64);
     let mut values: Vec<&dyn ToSql> = vec![&after];
@@ -324,9 +324,9 @@ pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Ent
     }
     values.push(&limit);
     let places: &[(&str, &str)] = match filter {
-        Filter { process: Some(_), .. } => &[("notice_of_process", "process <> ''")],
+        NoticeFilter { process: Some(_), .. } => &[("notice_of_process", "process <> ''")],
         // Open and settled ones of a conversation lie apart, each in their order.
-        Filter { session: Some(_), .. } => &[("notice_open", "settled_at = 0"), ("notice_closed", "settled_at > 0")],
+        NoticeFilter { session: Some(_), .. } => &[("notice_open", "settled_at = 0"), ("notice_closed", "settled_at > 0")],
         _ => &[],
     };
     let part = |(index, so): &(&str, &str)| format!("SELECT {COLUMNS} FROM notice INDEXED BY {index} WHERE {which} AND {so}");
@@ -337,7 +337,7 @@ pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Ent
     let order = if filter.newest { "DESC" } else { "ASC" };
     let mut wanted = db.prepare_cached(&format!("{question} ORDER BY seq {order} LIMIT ?{}", values.len()))?;
     let rows = wanted.query_map(values.as_slice(), entry)?;
-    bounded(rows, Entry::answered_bytes)
+    bounded(rows, NoticeEntry::answered_bytes)
 }
 
 /// The place of the newest notice there ever was. It never goes back, whatever is removed.

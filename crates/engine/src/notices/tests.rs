@@ -14,6 +14,7 @@ use crate::config::Push;
 use crate::index;
 use outlast_core::notice_state::{ANSWER_TIMEOUT, TakerKind, WAITER_TIMEOUT, WrittenFor};
 use outlast_core::{Body, Completion, Owner, ProcessId, Reason, Route, Time, WatchMatch};
+use outlast_wire::v1::notice::Verdict;
 use rusqlite::{Connection, params};
 use std::time::{Duration, Instant};
 
@@ -37,22 +38,22 @@ fn owner(session: &str, generation: &str) -> Owner {
     Owner { session: part(session), task: None, generation: part(generation) }
 }
 
-fn draft(key: String, process: Option<ProcessId>, owner: Owner, body: Body) -> Draft {
-    Draft { key, at: Time::from_micros(DAY), process, owner, route: Route::default(), body, repeat: false }
+fn draft(key: String, process: Option<ProcessId>, owner: Owner, body: Body) -> NoticeDraft {
+    NoticeDraft { key, at: Time::from_micros(DAY), process, owner, route: Route::default(), body, repeat: false }
 }
 
-fn completion(n: u8, owner: Owner) -> Draft {
+fn completion(n: u8, owner: Owner) -> NoticeDraft {
     let mut body = Completion::new("make", Some(0), Reason::Exited);
     body.output = "done".into();
     draft(format!("{}/completion", id(n)), Some(id(n)), owner, Body::Completion(Box::new(body)))
 }
 
-fn matched(n: u8, at: u64, owner: Owner) -> Draft {
+fn matched(n: u8, at: u64, owner: Owner) -> NoticeDraft {
     let body = WatchMatch::new("make", "ERROR", "ERROR");
     draft(format!("{}/watch_match/{at}", id(n)), Some(id(n)), owner, Body::WatchMatch(body))
 }
 
-fn posted(name: &str, owner: Owner, text: &str) -> Draft {
+fn posted(name: &str, owner: Owner, text: &str) -> NoticeDraft {
     let event = serde_json::json!({"type": "custom", "text": text});
     draft(format!("posted/{name}"), None, owner, Body::Posted(event.as_object().unwrap().clone()))
 }
@@ -84,11 +85,11 @@ impl Desk {
         self.now = Moment { utc: Time::from_micros(self.now.utc.micros() + micros), up: self.now.up + micros };
     }
 
-    fn put(&self, draft: &Draft) -> Option<u64> {
+    fn put(&self, draft: &NoticeDraft) -> Option<u64> {
         insert(&self.db, draft, &[], self.now).unwrap()
     }
 
-    fn claim_as(&mut self, session: &str, generation: &str, taker: TakerKind, limit: usize) -> Vec<Entry> {
+    fn claim_as(&mut self, session: &str, generation: &str, taker: TakerKind, limit: usize) -> Vec<NoticeEntry> {
         self.words += 1;
         let (session, generation, lease) = (session.to_owned(), generation.to_owned(), format!("word {}", self.words));
         claim(&self.db, &Claim { session, generation, taker, limit, lease, lease_for: 60 * SECOND, now: self.now }).unwrap().given
@@ -104,8 +105,8 @@ impl Desk {
         self.claim_as(session, "", TakerKind::Gateway, 1_000).iter().map(|e| e.notice.seq).collect()
     }
 
-    fn judge(&self, entry: &Entry, lease: Option<&str>, verdict: &Verdict) -> Settled {
-        judge(&self.db, &entry.notice.event_id, None, lease, verdict, self.now).unwrap().settled
+    fn settle(&self, entry: &NoticeEntry, lease: Option<&str>, verdict: &Verdict) -> SettleReply {
+        settle(&self.db, &entry.notice.event_id, None, lease, verdict, self.now).unwrap().settled
     }
 
     fn state(&self, seq: u64) -> (String, String) {

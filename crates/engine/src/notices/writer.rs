@@ -1,6 +1,6 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
-use super::table::{self, Draft, Entry, Moment, end_key};
+use super::table::{self, Moment, NoticeDraft, NoticeEntry, end_key};
 use super::waiters::Waiters;
 use crate::config::{Clock, Push};
 use crate::facts::Facts;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// What became of a process since it was last written down.
 #[derive(Debug, Clone)]
-pub(crate) struct News {
+pub(crate) struct ProcessChange {
     /// What is known now, for its row.
     row: Facts,
     /// Lines that matched, each with its place in the journal, their text masked.
@@ -37,13 +37,13 @@ pub(crate) struct News {
     soon: bool,
 }
 
-impl News {
+impl ProcessChange {
     /// What `after` has that `before` had not; nothing if that need not be written. Reads the end of the log, and blocks for as long as the disk takes.
     pub(crate) fn of(
         (redactor, waiters): (&Redactor, &Waiters),
         before: &Facts,
         after: &Facts,
-        seen: &crate::facts::Seen,
+        seen: &crate::facts::FolderLook,
         dir: &ProcessDir,
     ) -> Option<Self> {
         let tell = &after.kept.spec.tell;
@@ -120,7 +120,7 @@ fn matches(redactor: &Redactor, after: &Facts, found: Vec<(u64, Matched)>) -> Ve
 }
 
 /// The matches in the journal, each with its place there.
-fn journalled(seen: &crate::facts::Seen) -> Vec<(u64, Matched)> {
+fn journalled(seen: &crate::facts::FolderLook) -> Vec<(u64, Matched)> {
     let matched = |(at, record): &(u64, Record)| match record {
         Record::Matched(m) => Some((*at, m.clone())),
         _ => None,
@@ -133,7 +133,7 @@ const READ_AGAIN: u64 = 1 << 20;
 
 /// The matches that never came into the journal, because the disk stayed full or because nobody was left to write them. Their place is the one that was begun for
 /// them, else the journal's end: a record that is there after all has the same place, and the same place is judged once.
-fn left_in_meta(of: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Option<(u64, Matched)> {
+fn left_in_meta(of: &Facts, seen: &crate::facts::FolderLook, dir: &ProcessDir) -> Option<(u64, Matched)> {
     let meta = seen.meta.as_ref()?;
     let waiting = meta.watched.waiting?;
     // Written between the look at the one and at the other.
@@ -171,7 +171,7 @@ fn left_in_meta(of: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Opti
 /// What is said of the end of an adopted process.
 const ADOPTED: &str = "It was adopted: its output was not kept, and its exit code is known to its own parent alone.";
 
-fn completion(redactor: &Redactor, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
+fn completion(redactor: &Redactor, facts: &Facts, seen: &crate::facts::FolderLook, dir: &ProcessDir) -> Completion {
     let tell = &facts.kept.spec.tell;
     let chars = tell.chars.map_or(limits::WAIT_EXIT_CHARS, |n| n as usize);
     let log = Log::open(dir, facts, seen.meta.as_ref());
@@ -209,23 +209,23 @@ pub(crate) struct NoticeWriter {
 
 /// What came of news.
 #[derive(Debug, Clone)]
-pub(crate) struct Made {
+pub(crate) struct WriteResult {
     /// The notices that were not there before.
-    pub(crate) notices: Vec<Entry>,
+    pub(crate) notices: Vec<NoticeEntry>,
     /// Whether the breaker rests, and somebody has to end that in time.
     pub(crate) rests: bool,
 }
 
 /// The breaker, and the boot whose times it holds.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Stored {
+struct StoredBreaker {
     boot: String,
     breaker: Breaker,
 }
 
 impl NoticeWriter {
     /// Writes what became of processes, and the notices that follow from it.
-    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<Made> {
+    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<ProcessChange>, now: Moment) -> rusqlite::Result<WriteResult> {
         let (mut made, mut rests) = (Vec::new(), false);
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
@@ -285,7 +285,7 @@ impl NoticeWriter {
                 None => {}
             }
         }
-        Ok(Made { notices: made, rests })
+        Ok(WriteResult { notices: made, rests })
     }
 
     /// When something was seen, by the clock of this boot: as it was told if it was in this one, and now if it was in another. Nothing if nobody knows.
@@ -303,11 +303,11 @@ impl NoticeWriter {
         &self,
         db: &Connection,
         breaker: &mut Breaker,
-        of: &News,
+        of: &ProcessChange,
         (at, here): (u64, Option<u64>),
         matched: Matched,
         now: Moment,
-    ) -> rusqlite::Result<Vec<Entry>> {
+    ) -> rusqlite::Result<Vec<NoticeEntry>> {
         let id = of.row.id();
         let name = id.to_string();
         let (judged, mut limiter) = limiter(db, &name)?.unwrap_or_default();
@@ -350,9 +350,9 @@ impl NoticeWriter {
         Ok(made)
     }
 
-    fn draft(&self, row: &Facts, key: String, at: Time, body: Body, repeat: bool) -> Draft {
+    fn draft(&self, row: &Facts, key: String, at: Time, body: Body, repeat: bool) -> NoticeDraft {
         let spec = &row.kept.spec;
-        Draft { key, at, process: Some(row.id()), owner: spec.owner.clone(), route: spec.tell.route.clone(), body, repeat }
+        NoticeDraft { key, at, process: Some(row.id()), owner: spec.owner.clone(), route: spec.tell.route.clone(), body, repeat }
     }
 
     /// Tells conversations that their matches are held back, or are told again. `from`: the match that made it so, unless time did.
@@ -360,9 +360,9 @@ impl NoticeWriter {
         &self,
         db: &Connection,
         verdicts: Vec<WatchDecision>,
-        from: Option<(&News, u64)>,
+        from: Option<(&ProcessChange, u64)>,
         now: Moment,
-    ) -> rusqlite::Result<Vec<Entry>> {
+    ) -> rusqlite::Result<Vec<NoticeEntry>> {
         let mut made = Vec::new();
         for verdict in verdicts {
             let (session, body) = match verdict {
@@ -379,14 +379,15 @@ impl NoticeWriter {
             let key = format!("overflow/{}/{session}/{}/{cause}", session.len(), body_kind(&body));
             let owner = Owner { session: Some(session).filter(|s| !s.is_empty()), ..Owner::default() };
             let route = route_of(db, owner.session.as_deref().unwrap_or_default())?;
-            let draft = Draft { key, at: now.utc, process: None, owner, route, body, repeat: from.is_some_and(|(news, _)| news.repeat) };
+            let draft =
+                NoticeDraft { key, at: now.utc, process: None, owner, route, body, repeat: from.is_some_and(|(news, _)| news.repeat) };
             made.extend(table::insert_for(db, &draft, &self.sinks, WrittenFor::AnyTaker, None, now)?);
         }
         Ok(made)
     }
 
     /// Ends a rest of the breaker that is over, and tells so. When to look again.
-    pub(crate) fn tick(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Vec<Entry>, Option<u64>)> {
+    pub(crate) fn tick(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Vec<NoticeEntry>, Option<u64>)> {
         let (mut breaker, mut released) = self.breaker(db, now)?;
         released.extend(breaker.tick(now.up as u64));
         let due = breaker.due();
@@ -401,14 +402,14 @@ impl NoticeWriter {
     fn breaker(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Breaker, Vec<WatchDecision>)> {
         let Some(stored) = table::one(db, "breaker")? else { return Ok((Breaker::default(), Vec::new())) };
         // What cannot be read any more holds nothing back.
-        let Stored { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
+        let StoredBreaker { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
         let ours = boot == self.boot() && !breaker.is_ahead_of(now.up as u64);
         let released = if ours { Vec::new() } else { breaker.rebooted() };
         Ok((breaker, released))
     }
 
     fn keep(&self, db: &Connection, breaker: Breaker) -> rusqlite::Result<()> {
-        table::set_one(db, "breaker", &text(&Stored { boot: self.boot(), breaker }))
+        table::set_one(db, "breaker", &text(&StoredBreaker { boot: self.boot(), breaker }))
     }
 
     pub(super) fn boot(&self) -> String {
@@ -444,7 +445,7 @@ fn body_kind(body: &Body) -> &'static str {
 
 /// Where in a chat a conversation is: as its newest notice says.
 pub(super) fn route_of(db: &Connection, session: &str) -> rusqlite::Result<Route> {
-    let newest = table::Filter { session: Some(session.to_owned()), newest: true, limit: 1, ..table::Filter::default() };
+    let newest = table::NoticeFilter { session: Some(session.to_owned()), newest: true, limit: 1, ..table::NoticeFilter::default() };
     Ok(table::read(db, &newest)?.pop().map(|e| e.notice.route).unwrap_or_default())
 }
 

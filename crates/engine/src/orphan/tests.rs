@@ -42,7 +42,7 @@ async fn what_left_the_tree_is_found_by_its_mark() {
     let (mut child, pids) = shell("setsid bash -c 'sleep 1000 & echo $!; exit' & wait; sleep 1000", id(2));
     let mut all = tree(&child, id(2), true);
     assert!(!is_gone(pids[0]));
-    // Its root is dead already: what is left is found all the same, and the root's number is nobody's.
+    // Its root is dead already: what is left is found all the same, and no process has the root's pid.
     child.kill().unwrap();
     child.wait().unwrap();
     all.bin = "/nowhere".into();
@@ -78,7 +78,7 @@ async fn a_stranger_with_the_number_of_one_that_was_left_running_is_not_touched(
     all.left = vec![Incarnation { start_ticks: life.start_ticks - 1, ..life }, Incarnation { boot: life.boot ^ 1, ..life }];
     assert_eq!(all.members(), []);
     let ended = stop(all, StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
-    assert_eq!(ended, Ended { seen_dead: vec![], survivors: vec![], unexamined: Unexamined::default() });
+    assert_eq!(ended, StoppedTree { seen_dead: vec![], survivors: vec![], unexamined: Unexamined::default() });
     assert!(!is_gone(stranger.id()));
     stranger.kill().unwrap();
     stranger.wait().unwrap();
@@ -140,7 +140,7 @@ async fn case_159_a_stranger_with_the_same_number_is_not_touched() {
     let mut stranger = tree(&child, id(3), false);
     stranger.root.start_ticks += 1;
     let ended = stop(stranger, StopWay::Escalate { grace: Duration::from_millis(10) }).await.unwrap();
-    assert_eq!(ended, Ended { seen_dead: vec![], survivors: vec![], unexamined: Unexamined::default() });
+    assert_eq!(ended, StoppedTree { seen_dead: vec![], survivors: vec![], unexamined: Unexamined::default() });
     assert!(!is_gone(child.id()) && !is_gone(pids[0]));
     let ended = stop(tree(&child, id(3), false), StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
     assert_eq!(ended.seen_dead.len(), 2);
@@ -155,7 +155,7 @@ async fn the_children_of_a_stranger_with_the_roots_number_are_not_touched() {
     stranger.root.start_ticks += 1;
     assert_eq!(stranger.members(), []);
     let ended = stop(stranger, StopWay::Escalate { grace: Duration::from_millis(10) }).await.unwrap();
-    assert_eq!(ended, Ended { seen_dead: vec![], survivors: vec![], unexamined: Unexamined::default() });
+    assert_eq!(ended, StoppedTree { seen_dead: vec![], survivors: vec![], unexamined: Unexamined::default() });
     assert!(!is_gone(child.id()) && !is_gone(pids[0]));
     stop(tree(&child, id(5), false), StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
     child.wait().unwrap();

@@ -1,7 +1,7 @@
 //! Processes that may have belonged to a tree and that the kernel does not let us examine.
 //!
-//! Root without CAP_SYS_PTRACE, as in Docker, may not read the environment of a process of another user. What such a process started as, nothing
-//! proves any more once its parents are dead. It is named and never signalled.
+//! Root without CAP_SYS_PTRACE, as in Docker, may not read the environment of a process of another user. Once the parents of such a process are
+//! dead, nothing proves what it was started as. It is named and never signalled.
 
 use outlast_store::os::{group_of, parent_of, session_of};
 use std::collections::HashSet;
@@ -9,25 +9,25 @@ use std::collections::HashSet;
 /// How many pids a warning names.
 const MOST_NAMED: usize = 16;
 
-/// Where a process stands among the others.
+/// What links a process to others.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ProcessLinks {
     pub(super) pid: u32,
     pub(super) parent: u32,
     pub(super) group: u32,
     pub(super) session: u32,
 }
 
-impl Place {
+impl ProcessLinks {
     pub(super) fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, parent: parent_of(pid)?, group: group_of(pid)?, session: session_of(pid)? })
     }
 }
 
-/// What a stop left that may be part of the tree.
+/// Processes that a stop left, and that may be part of the tree.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Unexamined {
-    /// Those that a parent, a group or a session links to the tree, in order.
+    /// The pids that a parent, a group or a session links to the tree, in order.
     linked: Vec<u32>,
     /// How many others began after the command.
     others: usize,
@@ -36,13 +36,13 @@ pub(crate) struct Unexamined {
 impl Unexamined {
     /// Sorts those that began after the command by what links them to the tree.
     ///
-    /// `tree` has every pid that was ever seen in it. `heir` is the process to which those pass whose parents in the tree are dead: the root has
-    /// passed to it as well. Without one, only what is linked by the tree itself counts.
-    pub(super) fn sorted(all: &[Place], tree: &HashSet<u32>, heir: Option<u32>) -> Self {
+    /// `tree` has every pid that was ever seen in it. `heir` is the process that adopted the root and adopts those whose parents in the tree are
+    /// dead. Without one, only links to the tree itself count.
+    pub(super) fn sorted(all: &[ProcessLinks], tree: &HashSet<u32>, heir: Option<u32>) -> Self {
         let mut linked: HashSet<u32> = HashSet::new();
         loop {
             let is_known = |pid: u32| tree.contains(&pid) || linked.contains(&pid);
-            let is_linked = |p: &Place| heir == Some(p.parent) || [p.parent, p.group, p.session].into_iter().any(is_known);
+            let is_linked = |p: &ProcessLinks| heir == Some(p.parent) || [p.parent, p.group, p.session].into_iter().any(is_known);
             let more: Vec<u32> = all.iter().filter(|p| !linked.contains(&p.pid) && is_linked(p)).map(|p| p.pid).collect();
             if more.is_empty() {
                 break;
@@ -78,11 +78,11 @@ impl Unexamined {
 mod tests {
     use super::*;
 
-    fn place(pid: u32, parent: u32, group: u32, session: u32) -> Place {
-        Place { pid, parent, group, session }
+    fn place(pid: u32, parent: u32, group: u32, session: u32) -> ProcessLinks {
+        ProcessLinks { pid, parent, group, session }
     }
 
-    fn sorted(all: &[Place], heir: Option<u32>) -> Unexamined {
+    fn sorted(all: &[ProcessLinks], heir: Option<u32>) -> Unexamined {
         Unexamined::sorted(all, &HashSet::from([100, 101]), heir)
     }
 

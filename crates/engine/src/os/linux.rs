@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Leaves the starter's session, so that its end is not ours. The leader of a group has left already.
+/// Leaves the starter's kernel session, so that the engine does not end with it. The leader of a group has left already.
 pub(crate) fn leave_session() {
     if let Err(error) = rustix::process::setsid() {
         tracing::debug!(%error, "still in the session of the starter");
@@ -26,18 +26,18 @@ pub(crate) fn namespaces() -> Namespaces {
     })
 }
 
-/// From now on, what we create is ours alone.
+/// Sets the umask so that new files are closed to other users.
 pub(crate) fn private_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
 /// The capability to raise any resource limit.
 pub(crate) const CAP_SYS_RESOURCE: u32 = 24;
-/// To read about processes of other users, and of those who may do more.
+/// The capability to examine processes of other users and of more privileged programs.
 pub(crate) const CAP_SYS_PTRACE: u32 = 19;
-/// To start processes of other users.
+/// The capability to start processes as other users.
 pub(crate) const CAP_SETUID: u32 = 7;
-/// To have any priority.
+/// The capability to have any priority.
 pub(crate) const CAP_SYS_NICE: u32 = 23;
 
 /// Whether this process has a capability.
@@ -47,7 +47,7 @@ pub(crate) fn has_capability(number: u32) -> bool {
     all.is_some_and(|all| all >> number & 1 == 1)
 }
 
-/// Priority, policy and processors of this thread.
+/// The scheduling priority, policy and processors of this thread.
 pub(crate) fn priority() -> ProcessLimits {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     ProcessLimits::of_proc(&read("/proc/thread-self/stat"), &read("/proc/thread-self/status"))
@@ -75,7 +75,7 @@ pub(crate) fn leave_priority() {
 pub(crate) fn room_for(descriptors: usize) -> io::Result<()> {
     let one = || Ok(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?);
     let first: OwnedFd = one()?;
-    // They are given out from the lowest on: where that is far below the limit there is no need to count.
+    // The kernel gives out the lowest free number. If that is far below the limit, nothing has to be counted.
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     if first.as_raw_fd() as u64 * 2 < most {
         return Ok(());
@@ -98,21 +98,21 @@ fn registered(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(Into::into)
 }
 
-/// Tells when something changes in a directory.
+/// Reports changes in a directory.
 #[derive(Debug)]
 pub(crate) struct Watch(AsyncFd<OwnedFd>);
 
 impl Watch {
-    /// Watches `dir` for what appears there.
+    /// Watches `dir` for new files.
     pub(crate) fn for_new(dir: &Path) -> io::Result<Self> {
         Self::new(&[(dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO)])
     }
 
-    /// Watches for the loss of `file`, or of the directory it is in. What becomes of others there is not told: a keeper comes and goes with each process.
+    /// Watches for the loss of `file` or its directory. Other files there are not reported: each process brings a socket.
     pub(crate) fn for_loss(file: &Path) -> io::Result<Self> {
         use inotify::WatchFlags as W;
         let lost = W::DELETE_SELF | W::MOVE_SELF;
-        // A name that is removed is a change of the file as long as a process has it open.
+        // Removing a name of a file that a process has open changes the file's attributes.
         let paths = [(file, lost | W::ATTRIB), (file.parent().unwrap_or(file), lost)];
         Self::new(&paths)
     }
@@ -132,7 +132,7 @@ impl Watch {
         Ok(Self(readable(fd)?))
     }
 
-    /// Returns once something was.
+    /// Returns once there was a change.
     pub(crate) async fn changed(&self) -> io::Result<()> {
         let mut ready = self.0.readable().await?;
         let mut buffer = [0; 4096];
@@ -172,12 +172,12 @@ impl ProcessHandle {
     }
 }
 
-/// The process of ours as which, or as a descendant of which, this pid was started: its environment says so.
+/// The process of ours that this pid was started as or descends from, by its environment.
 pub(crate) fn id_of_environment(pid: u32) -> Option<ProcessId> {
     ids_in(&std::fs::read(format!("/proc/{pid}/environ")).ok()?).next()
 }
 
-/// The processes of ours that an environment names: one, unless a program has put a second beside it.
+/// The processes of ours that an environment names: one, unless a program has added a second.
 pub(crate) fn ids_in(environ: &[u8]) -> impl Iterator<Item = ProcessId> {
     let values = environ.split(|&b| b == 0).filter_map(|entry| entry.strip_prefix(b"OUTLAST_PROCESS_ID="));
     values.filter_map(|id| std::str::from_utf8(id).ok()?.parse().ok())

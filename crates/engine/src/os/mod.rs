@@ -1,4 +1,4 @@
-//! What only the operating system can tell or do. Everything that is Linux's own is in `linux`.
+//! Calls to the operating system. Everything specific to Linux is in `linux`.
 
 mod linux;
 

@@ -43,9 +43,9 @@ impl World {
 
     fn settled(&self, n: u8) -> (FinalRecord, Facts) {
         let dir = self.home.process(id(n));
-        let before = Facts::accepted(kept(n)).with(&Seen::look(&dir, 0));
+        let before = Facts::accepted(kept(n)).with(&FolderLook::look(&dir, 0));
         let settled = final_record::write(&dir, &before, None, NOW).unwrap();
-        let after = before.with(&Seen::look(&dir, before.cursor));
+        let after = before.with(&FolderLook::look(&dir, before.cursor));
         (settled, after)
     }
 }
@@ -188,7 +188,7 @@ async fn a_removal_cut_short_leaves_no_ghost() {
         closed(m);
     }));
     close(tokio::task::block_in_place(|| world.recover())).await;
-    // Killed behind the rename: the row is there, the folder under its other name.
+    // Killed after the rename: the row is there, the folder under its other name.
     let dir = world.home.process(id(1)).path;
     std::fs::rename(&dir, dir.with_extension("removed")).unwrap();
     let found = tokio::task::block_in_place(|| world.recover());
@@ -253,7 +253,7 @@ fn a_running_process_whose_meta_is_gone_is_lost_and_not_started_again() {
     let of = outlast_core::Incarnation { pid: 7, start_ticks: 7, boot: 7 };
     let known = Facts { phase: Phase::Running { of, closed: None }, ..Facts::accepted(kept(1)) };
     assert!(matches!(final_record::write(&dir, &known, None, NOW).unwrap(), FinalRecord::Written));
-    assert_eq!(known.with(&Seen::look(&dir, 0)).phase, Phase::Lost { last_seen: Some(of), at: NOW });
+    assert_eq!(known.with(&FolderLook::look(&dir, 0)).phase, Phase::Lost { last_seen: Some(of), at: NOW });
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn nothing_was_started_is_provable() {
     world.folder(3);
     std::fs::write(world.home.process(id(3)).meta(), b"").unwrap();
     assert!(matches!(world.settled(3).0, FinalRecord::NotStarted), "one was killed before it had written who it is");
-    // Forked, and nobody was left to say whether it was executed: never started twice.
+    // Forked, and no keeper was left to record whether it was executed: never started twice.
     world.folder(4);
     drop(world.meta(4, |m| m.live().cmd.store(i32::MAX, SeqCst)));
     assert_eq!(world.settled(4).1.phase.word(), "lost");
@@ -304,7 +304,7 @@ fn a_failed_start_is_an_end_like_any_other() {
     let dir = world.home.process(id(1));
     let failure = StartFailure { errno: libc::ENOENT, what: "no program".into() };
     assert!(final_record::never_started(&dir, id(1), failure, NOW).unwrap());
-    let facts = Facts::accepted(kept(1)).with(&Seen::look(&dir, 0));
+    let facts = Facts::accepted(kept(1)).with(&FolderLook::look(&dir, 0));
     assert!(facts.phase.is_final());
     assert_eq!(facts.phase.word(), "failed_start");
     assert_eq!(SpecFile::read_launch(&dir).unwrap(), None, "what it needed is scrubbed");
@@ -333,7 +333,7 @@ fn an_orphan_that_was_asked_to_end_was_killed_and_one_that_was_not_is_lost() {
         for stop in &asked {
             final_record::stop_asked(&dir, stop, NOW).unwrap();
         }
-        // One that only asks, behind one that kills, takes nothing back.
+        // A stop that only asks, after one that kills, takes nothing back.
         assert_eq!(final_record::unfinished(&dir, NOW), asked.contains(&&hard).then_some(hard.way));
         let (_, facts) = world.settled(n);
         assert!(facts.detached && facts.phase.is_final());

@@ -1,14 +1,14 @@
-//! `active`: does anything still run?
+//! `active`: whether a session still has running processes.
 
 use super::context::RequestContext;
 use crate::facts::Facts;
 use crate::refuse;
-use crate::table::Which;
+use crate::table::WhichProcesses;
 use outlast_wire::v1::{Active, Activity, Error, ErrorKind};
 
 pub(super) async fn active(asked: &RequestContext, about: Activity) -> Result<Active, Error> {
     let now = asked.parts.now();
-    let views = asked.parts.table.all(&asked.owner, Which::Live).await?;
+    let views = asked.parts.table.all(&asked.owner, WhichProcesses::Live).await?;
     let runs = |f: &Facts| !f.is_over();
     let running = views.iter().filter(|v| runs(&v.facts)).count() as u64;
     let any = |so: &dyn Fn(&Facts) -> bool| views.iter().any(|v| runs(&v.facts) && so(&v.facts));
@@ -20,7 +20,7 @@ pub(super) async fn active(asked: &RequestContext, about: Activity) -> Result<Ac
             f.kept.spec.owner.session.as_ref() == Some(&session) && young
         }),
         Activity::Any => running > 0,
-        // A wait for a process that is over or not there has ended.
+        // An unknown id counts as ended.
         Activity::Waiting { process } => match asked.resolve(&process).await {
             Ok(view) => runs(&view.facts) && !super::until::has_matched(asked, &view.facts).await?,
             Err(error) if error.kind == ErrorKind::Refusal => false,

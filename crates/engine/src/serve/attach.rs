@@ -1,15 +1,15 @@
-//! `attach`: a real terminal looks on, for as long as the connection lasts.
+//! `attach`: a real terminal views the process for as long as the connection lasts.
 
 use super::context::RequestContext;
 use super::poll;
-use crate::reach::Away;
+use crate::reach::NoKeeper;
 use outlast_core::Phase;
 use outlast_wire::v1::keeper::Ask;
 
-/// How often a keeper is told that does not listen.
+/// How many attempts in a row to register with a keeper may fail.
 const TRIES: u32 = 16;
 
-/// Answers, then stays: the terminal looks on until the connection ends and this is dropped.
+/// Answers, then stays: the terminal is attached until the connection ends and this is dropped.
 pub(super) async fn attach(asked: &RequestContext, name: &str, read_only: bool) {
     let mut view = match asked.resolve(name).await {
         Ok(view) => view,
@@ -33,13 +33,13 @@ pub(super) async fn attach(asked: &RequestContext, name: &str, read_only: bool) 
         if let Some(mut open) = link.take() {
             open.closed().await;
         }
-        // The pump that knew of us is gone; tell the next one.
+        // The pump that knew of this viewer is gone. Register with the next one.
         match asked.parts.reach.keeper(&mut view).await {
             Ok(mut open) => {
                 link = open.ask(Ask::Attached { on: true }).await.is_ok().then_some(open);
                 failures = if link.is_some() { 0 } else { failures + 1 };
             }
-            Err(Away::Over | Away::Refused(_)) => return,
+            Err(NoKeeper::Over | NoKeeper::Refused(_)) => return,
         }
     }
 }

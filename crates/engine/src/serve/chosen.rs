@@ -1,15 +1,15 @@
-//! Which of many processes a request is about.
+//! The processes that a request about several of them means.
 
 use crate::table::ProcessView;
 use outlast_core::{ProcessId, Scope};
 use std::collections::HashSet;
 
-/// The processes that a stop or a removal of many is about.
+/// The processes that a request stops or removes.
 #[derive(Debug)]
 pub(super) enum Chosen {
     /// All in a scope.
     In(Scope),
-    /// Those that the caller was shown, and no others.
+    /// Only those that the caller named.
     These(HashSet<ProcessId>),
 }
 

@@ -1,26 +1,26 @@
-//! `close`: the end of the input.
+//! `close`: closes the input.
 
 use super::context::RequestContext;
 use super::write::checked;
-use crate::reach::{Away, unexpected, unreachable};
+use crate::reach::{NoKeeper, unexpected, unreachable};
 use outlast_core::Ask as Wish;
 use outlast_wire::v1::keeper::{Ask, Say};
 use outlast_wire::v1::{Error, Written};
 
-/// How often it is tried again, because the keeper was replaced. Closing twice is closing once.
+/// How often it is retried if the keeper is replaced. Closing twice does no harm.
 const TRIES: u32 = 8;
 
 pub(super) async fn close(asked: &RequestContext, name: &str) -> Result<Written, Error> {
     let mut view = asked.resolve(name).await?;
     let input = view.input.clone();
-    // Behind whatever is being written.
+    // Waits for writes that are under way.
     let _turn = input.lock().await;
     for _ in 0..TRIES {
         checked(asked, &mut view, Wish::CloseInput).await?;
         let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
-            Err(Away::Over) => continue,
-            Err(Away::Refused(error)) => return Err(error),
+            Err(NoKeeper::Over) => continue,
+            Err(NoKeeper::Refused(error)) => return Err(error),
         };
         match link.ask(Ask::CloseInput).await {
             Ok(Say::Ok | Say::Written { .. }) => {

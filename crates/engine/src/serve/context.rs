@@ -1,4 +1,4 @@
-//! One request: who made it, where its answer goes, and what verbs need to answer.
+//! One request: its owner, where its answer goes, and what verbs need to answer it.
 
 use super::out::Out;
 use super::pending_answer::PendingAnswer;
@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// What the verbs know of a request.
+/// A request, as verbs get it.
 #[derive(Clone)]
 pub(crate) struct RequestContext {
     pub(crate) parts: Arc<Parts>,
@@ -34,28 +34,28 @@ impl RequestContext {
         self.parts.table.resolve(name, &self.owner).await
     }
 
-    /// What the folder shows right now, which may be more than the table has.
+    /// The current content of the folder, which may be newer than the table.
     pub(super) async fn look(&self, view: &ProcessView) -> Result<Current, Error> {
         self.parts.intake.look(view).await
     }
 }
 
-/// What a write brings, with the room that it takes until it is answered.
+/// The bytes of a write, with the room that they take until it is answered.
 #[derive(Default)]
 pub(super) struct Input {
     pub(super) bytes: Vec<u8>,
     pub(super) _room: Option<OwnedSemaphorePermit>,
 }
 
-/// Runs work to its end, also if the client leaves.
+/// Runs work to completion, also if the client leaves.
 pub(super) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::spawn(work).await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
 }
 
-/// Runs what reads the end of a file for an answer about a process, and looks for what the process left running. If there may be something, all processes of
-/// the machine are looked at, which may take long.
+/// Runs work that reads the end of a file for an answer about a process, and looks for what the process left running. If it may have left
+/// something, all processes of the machine are read, so the work runs on a blocking thread.
 pub(super) async fn read_small<T: Send + 'static>(
     parts: &Parts,
     facts: &Facts,
@@ -67,13 +67,13 @@ pub(super) async fn read_small<T: Send + 'static>(
     parts.disk.at(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
 }
 
-/// Runs what reads files for an answer, as much as there is.
+/// Runs work that reads whole files for an answer.
 pub(super) async fn reading<T: Send + 'static>(what: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
     blocking(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
 }
 
-/// An answer, and the process whose end it shows, if it does.
-pub(crate) struct Ended<T> {
+/// An answer, and the process whose end it shows, if it shows one.
+pub(crate) struct AnswerWithEnd<T> {
     pub(crate) answer: T,
     pub(crate) of: Option<Arc<Facts>>,
     /// The wait that it answers.

@@ -1,9 +1,9 @@
-//! What sinks that push owe, and how their pushes went.
+//! Deliveries to sinks: giving them out, and recording how each went.
 
 use super::context::RequestContext;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
-use crate::notices::{Owed, Pushed};
+use crate::notices::{OwedDelivery, PushResult};
 use crate::points::point;
 use crate::refuse;
 use outlast_text::announce;
@@ -12,14 +12,14 @@ use outlast_wire::v1::notice::{Deliveries, Delivery, Lent, Push};
 use outlast_wire::v1::{Done, Error};
 use std::time::Duration;
 
-/// The longest that a sink may have something without a word.
+/// The longest lease of a delivery, in milliseconds.
 const LONGEST_LEASE: u64 = 86_400_000;
-/// The most that one answer brings.
+/// The most deliveries in one answer.
 const MOST: u32 = 1_000;
-/// The longest reason that is kept.
+/// How many characters of a reason are kept.
 const LONGEST_REASON: usize = 4 << 10;
 
-/// Gives a sink what it owes, as soon as it owes something.
+/// Gives a sink its due deliveries, and waits until there are some.
 pub(super) async fn deliveries(asked: &RequestContext, sink: String, limit: u32, lease_ms: u64) -> Result<Deliveries, Error> {
     let parts = &asked.parts;
     known(asked, &sink)?;
@@ -48,19 +48,19 @@ pub(super) async fn deliveries(asked: &RequestContext, sink: String, limit: u32,
     }
 }
 
-fn answer(owed: Vec<Owed>) -> Deliveries {
-    let delivery = |owed: Owed| {
+fn answer(owed: Vec<OwedDelivery>) -> Deliveries {
+    let delivery = |owed: OwedDelivery| {
         let text = announce(&owed.entry.notice);
         Delivery::new(owed.entry.notice, text, owed.attempts, owed.first_at, owed.lease)
     };
     Deliveries { deliveries: owed.into_iter().map(delivery).collect() }
 }
 
-/// Says which of these a sink that wakes may tell.
+/// Which of these deliveries a sink that wakes agents may make now.
 pub(super) async fn wake(asked: &RequestContext, sink: String, lent: Vec<Lent>) -> Result<Deliveries, Error> {
     known(asked, &sink)?;
     if lent.len() > MOST as usize {
-        let what = format!("{} deliveries cannot be told at once", lent.len());
+        let what = format!("{} deliveries cannot be made at once", lent.len());
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("name {MOST} at most")));
     }
     let lent = lent.into_iter().map(|one| (one.seq, one.lease)).collect();
@@ -79,17 +79,17 @@ fn known(asked: &RequestContext, sink: &str) -> Result<(), Error> {
     Err(refuse::refusal(code::NOT_FOUND, format!("there is no sink {sink:?}"), hint))
 }
 
-/// Takes down how a push went.
+/// Records how a delivery went.
 pub(super) async fn pushed(asked: &RequestContext, sink: String, seq: u64, lease: String, how: Push) -> Result<Done, Error> {
     known(asked, &sink)?;
     let now = asked.parts.now();
     let short = |reason: String| reason.chars().take(LONGEST_REASON).collect();
     let after = |ms: u64| Duration::from_millis(ms.min(LONGEST_LEASE));
     let how = match how {
-        Push::Delivered => Pushed::Delivered,
-        Push::Again { after_ms, reason } => Pushed::Again { after: after(after_ms), reason: short(reason) },
-        Push::Later { after_ms } => Pushed::Later { after: after(after_ms) },
-        Push::Dead { reason } => Pushed::Dead { reason: short(reason) },
+        Push::Delivered => PushResult::Delivered,
+        Push::Again { after_ms, reason } => PushResult::Again { after: after(after_ms), reason: short(reason) },
+        Push::Later { after_ms } => PushResult::Later { after: after(after_ms) },
+        Push::Dead { reason } => PushResult::Dead { reason: short(reason) },
     };
     point!("delivery.before_settle");
     let (kept, end_of) = asked.parts.outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;

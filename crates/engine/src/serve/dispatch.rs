@@ -1,7 +1,7 @@
-//! Which verb a request is for, and how it is answered.
+//! Passes each request to its verb, and sends the answer.
 
 use super::chosen::Chosen;
-use super::context::{Ended, Input, RequestContext, run_to_completion};
+use super::context::{AnswerWithEnd, Input, RequestContext, run_to_completion};
 use super::relay::Relay;
 use super::{
     active, adopt, attach, clean, close, deliveries, engine_status, engine_stop, gateway, kill, list, log, notice, poll, read, remove,
@@ -45,9 +45,9 @@ impl RequestContext {
             Request::Log { process, page } => self.answer_with_end(log::log(self, &process, page).await, "log").await,
             Request::Read { process, from, follow, to_exit, view, masked, timed } => {
                 let until = match (follow, to_exit) {
-                    (false, _) => read::Until::Now,
-                    (true, false) => read::Until::Closed,
-                    (true, true) => read::Until::Exit,
+                    (false, _) => read::ReadUntil::Now,
+                    (true, false) => read::ReadUntil::Closed,
+                    (true, true) => read::ReadUntil::Exit,
                 };
                 let viewed = if view { read::Viewed::Yes } else { read::Viewed::No };
                 let secrets = if masked { read::Secrets::Masked } else { read::Secrets::Raw };
@@ -69,7 +69,7 @@ impl RequestContext {
             Request::Signal { process, number } => out.result(signal::signal(self, &process, number).await).await,
             Request::Write { process, at, .. } => {
                 let written = write::write(self, &process, at, &input.bytes).await;
-                // A client that is answered has room for its next write.
+                // Freed before the answer, so that the client has room for its next write.
                 drop(input);
                 out.result(written).await;
             }
@@ -103,7 +103,7 @@ impl RequestContext {
             Request::NoticeReplay(what) => out.result(notice::replay(self, what).await).await,
             Request::NoticeDead { limit } => out.result(notice::dead(self, limit).await).await,
             Request::Consumed { process, mark } => out.result(notice::consumed(self, &process, mark).await).await,
-            Request::Relayed { of } => out.result(self.relays.passed_on(&of).await).await,
+            Request::Relayed { of } => out.result(self.relays.confirm(&of).await).await,
             Request::Deliveries { sink, limit, lease_ms } => {
                 out.result(deliveries::deliveries(self, sink, limit, lease_ms).await).await;
             }
@@ -126,13 +126,13 @@ impl RequestContext {
                 out.answer(Done::ok()).await;
                 self.parts.table.begin_hand_over().await;
             }
-            // Dealt with where the requests are kept.
+            // The connection handles it, because it has the list of requests.
             Request::Cancel { .. } => {}
         }
     }
 
-    /// Answers with what shows the end of a process, if it has one to show: its owner need not be told of it then. Only an act in its own conversation counts.
-    async fn answer_with_end<T: Serialize>(&self, result: Result<Ended<T>, Error>, how: &'static str) {
+    /// Answers, and counts the end of a process as seen if the answer shows it. Only an answer in the process's own session counts.
+    async fn answer_with_end<T: Serialize>(&self, result: Result<AnswerWithEnd<T>, Error>, how: &'static str) {
         let ended = match result {
             Ok(ended) => ended,
             Err(error) => return self.out.error(error).await,
@@ -147,9 +147,9 @@ impl RequestContext {
             if !facts.kept.spec.tell.is_nothing()
                 && let Err(error) = parts.outbox.hold(id, now).await
             {
-                tracing::warn!(%error, "an end that is answered may be told as well");
+                tracing::warn!(%error, "an end that was answered may also be delivered as a notice");
             }
-            // A cancellation that came before there was anything to let go of.
+            // The request was cancelled before this, so the cancellation had nothing to release.
             if relayed.is_some_and(|(relays, of)| !relays.is_under_way(of)) {
                 parts.outbox.let_go(id).await;
             }
@@ -180,16 +180,16 @@ impl RequestContext {
         self.out.answer_between(hold, ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
     }
 
-    /// Remembers who has these, should they not arrive.
+    /// Records the lease of these notices, so that they are released if the answer is not confirmed.
     fn relay_notices(&self, given: &[Told]) {
-        // All of one answer are given under one word.
+        // All notices of one answer have the same lease token.
         if let Some(lease) = given.first().and_then(|told| told.lease.clone()) {
             let ids = given.iter().map(|told| told.event.event_id.clone()).collect();
             self.relays.begin(self.out.of, Relay::Notices { ids, lease });
         }
     }
 
-    /// Answers that a process is removed, which it is once that has arrived. Should it not, the process stays until it is too old.
+    /// Answers that a process is removed, and removes it once the proxy confirms the answer. Without that it stays until it is too old.
     async fn answer_and_remove(&self, name: &str) {
         match remove::removable(self, name).await {
             Ok(view) => {
@@ -202,7 +202,7 @@ impl RequestContext {
     }
 }
 
-/// What to answer about a process that was looked up.
+/// The answer about a process that was looked up.
 fn found(view: &ProcessView) -> Found {
     let mut found = Found::new(view.id(), view.facts.kept.spec.name.clone(), view.facts.phase.status());
     found.namesakes = view.namesakes;

@@ -1,19 +1,19 @@
-//! `engine status`.
+//! `engine status`: what an engine reports about itself.
 
 use super::context::RequestContext;
+use crate::mutex::lock;
 use crate::shell::{self, Shell, SnapshotState};
 use outlast_wire::v1::{EngineStatus, Error};
-use std::sync::PoisonError;
 
 pub(super) async fn engine_status(asked: &RequestContext) -> Result<EngineStatus, Error> {
     let parts = &asked.parts;
     let counts = asked.parts.table.counts().await?;
-    // An index that cannot be written has more to say elsewhere, and the engine is as it is all the same.
+    // If the index cannot be written, other requests report that. The status is answered all the same.
     let failing = parts.outbox.failing().await.unwrap_or_default();
     let late = failing
         .into_iter()
         .map(|(sink, waiting, why)| format!("the sink {sink} did not take {waiting} notices, and is tried again: {why}"));
-    let unreadable = parts.intake.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let unreadable = lock(&parts.intake.unreadable).clone();
     let unreadable = unreadable.into_iter().map(|id| {
         format!("the notices of {id} could not be made: reading its files panicked (engine.log says where); an engine that can read them makes them")
     });
@@ -36,7 +36,7 @@ fn login(asked: &RequestContext) -> String {
     let shell: Shell = shell::find(None, Some(config.user.shell.as_os_str().as_bytes()));
     let dir = parts.home.shell();
     let request =
-        shell::Request { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
+        shell::SnapshotRequest { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
     let path = shell.path.display();
     match parts.snapshots.state(&request) {
         SnapshotState::Ready { exports, functions, aliases, .. } => {

@@ -1,4 +1,4 @@
-//! The gateway of the home: it says that it serves, and hears which sessions have notices.
+//! The gateway of the home: it registers that it serves, and is told which sessions have notices.
 
 use super::context::RequestContext;
 use crate::closing::Closing;
@@ -24,11 +24,11 @@ pub(super) async fn serve(asked: &RequestContext) -> Result<Done, Error> {
             asked.out.event(Event::Sessions { sessions }).await;
         }
         (known, is_first) = (open, false);
-        // A lease may end without a word.
+        // A lease may run out without a report.
         let lapse = lapse.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
-            // Another taker has something now, and may die with it.
+            // Another taker has leased a notice, and may die with it.
             changed = leases.changed() => if changed.is_err() { return Err(refuse::stopping()) },
             () = parts.closing.reached(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => {}

@@ -1,39 +1,39 @@
-//! `kill`: the whole tree, and an answer that says what was seen to die.
+//! `kill`: stops the whole tree, and answers which processes were seen to die.
 
 use super::chosen::Chosen;
-use super::context::{Ended, RequestContext, reading};
+use super::context::{AnswerWithEnd, RequestContext, reading};
 use super::pending_answer::PendingAnswer;
 use crate::disk::blocking;
 use crate::refuse;
 use crate::render::{self, Log};
-use crate::stop::{Stopped, cause, stop_all, stop_one};
+use crate::stop::{StopReport, cause, stop_all, stop_one};
 use crate::stop_left::{stop_left, stop_left_of_all};
-use crate::table::{ProcessView, Which};
+use crate::table::{ProcessView, WhichProcesses};
 use outlast_core::{Stop, StopWay, limits};
 use outlast_wire::code;
 use outlast_wire::v1::{Error, Kill, KillAll, Killed};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) async fn kill(asked: &RequestContext, name: &str, kill: Kill) -> Result<Ended<Killed>, Error> {
+pub(super) async fn kill(asked: &RequestContext, name: &str, kill: Kill) -> Result<AnswerWithEnd<Killed>, Error> {
     let mut view = asked.resolve(name).await?;
     let awaiting = PendingAnswer::end(&asked.parts, &asked.owner, &view.facts);
     let stop = Stop { cause: cause(&asked.owner, "process.kill"), way: way(kill, asked.parts.config.grace) };
     let done = match stop_one(&asked.parts, &mut view, &stop).await {
-        // What was asked for is that nothing of it runs.
+        // The client wants nothing of it to run, so leftovers are stopped too.
         Err(error) if error.code == code::ALREADY_EXITED => {
             return Err(error.with_stopped_left(stop_left(&asked.parts, &mut view, &stop).await?));
         }
         done => done?,
     };
     let ended = answer(asked, view, &stop, done).await?;
-    // Of a process that goes on it has not seen the end.
+    // The process keeps running, so the client has not seen its end.
     let awaiting = awaiting.filter(|_| ended.of.is_some());
-    Ok(Ended { awaiting, ..ended })
+    Ok(AnswerWithEnd { awaiting, ..ended })
 }
 
 pub(super) async fn kill_all(asked: &RequestContext, chosen: &Chosen, kill: Kill) -> Result<KillAll, Error> {
-    let mut views = asked.parts.table.all(&asked.owner, Which::Live).await?;
+    let mut views = asked.parts.table.all(&asked.owner, WhichProcesses::Live).await?;
     views.retain(|v| !v.facts.is_over() && chosen.takes(v));
     let stop = Stop { cause: cause(&asked.owner, "kill_all"), way: way(kill, asked.parts.config.grace) };
     let (mut killed, mut failed, mut warnings) = (0, Vec::new(), Vec::new());
@@ -47,7 +47,7 @@ pub(super) async fn kill_all(asked: &RequestContext, chosen: &Chosen, kill: Kill
             Err(error) => failed.push(error),
         }
     }
-    // After those: a process that ended meanwhile may have left something, too.
+    // After the running ones: a process that ended meanwhile may have left something, too.
     let mut left_killed = Vec::new();
     for result in stop_left_of_all(&asked.parts, left_of_chosen(asked, chosen).await?, &stop).await {
         match result {
@@ -63,9 +63,9 @@ pub(super) async fn kill_all(asked: &RequestContext, chosen: &Chosen, kill: Kill
     Ok(answer)
 }
 
-/// The chosen processes that are over and may have left something running.
+/// The chosen finished processes that may have left something running.
 async fn left_of_chosen(asked: &RequestContext, chosen: &Chosen) -> Result<Vec<ProcessView>, Error> {
-    let mut views = asked.parts.table.all(&asked.owner, Which::All).await?;
+    let mut views = asked.parts.table.all(&asked.owner, WhichProcesses::All).await?;
     views.retain(|v| v.facts.is_over() && chosen.takes(v));
     let parts = Arc::clone(&asked.parts);
     let found = blocking(move || {
@@ -84,7 +84,7 @@ fn way(kill: Kill, grace: Duration) -> StopWay {
     }
 }
 
-async fn answer(asked: &RequestContext, view: ProcessView, stop: &Stop, done: Stopped) -> Result<Ended<Killed>, Error> {
+async fn answer(asked: &RequestContext, view: ProcessView, stop: &Stop, done: StopReport) -> Result<AnswerWithEnd<Killed>, Error> {
     let now = asked.look(&view).await?;
     let (parts, of) = (Arc::clone(&asked.parts), Arc::clone(&now.facts));
     let dir = view.dir.clone();
@@ -98,5 +98,5 @@ async fn answer(asked: &RequestContext, view: ProcessView, stop: &Stop, done: St
     answer.output_cut = shown.cut;
     answer.seen_dead = Some(done.seen_dead);
     answer.warning = done.warning();
-    Ok(Ended { answer, of, awaiting: None })
+    Ok(AnswerWithEnd { answer, of, awaiting: None })
 }

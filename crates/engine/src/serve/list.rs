@@ -1,23 +1,23 @@
-//! `list`: those in a scope, running ones first.
+//! `list`: the processes in a scope, running ones first.
 
 use super::context::{RequestContext, reading};
 use crate::left_behind::may_have_left;
 use crate::listing::{Lister, Listing, order, remembered, runs};
-use crate::table::Which;
+use crate::table::WhichProcesses;
 use outlast_core::Scope;
 use outlast_wire::v1::{Error, Process};
 use std::sync::Arc;
 
 /// The whole answer, as JSON.
 pub(super) async fn list(asked: &RequestContext, scope: &Scope, all: bool) -> Result<Vec<u8>, Error> {
-    let mut listing = asked.parts.table.listing(&asked.owner, Which::All).await?;
-    // One that is over is listed among those that run while something that it started does.
+    let mut listing = asked.parts.table.listing(&asked.owner, WhichProcesses::All).await?;
+    // A finished process is listed as running while something that it started runs.
     listing.retain(|l| scope.takes(&l.facts.kept.spec.owner) && (all || !l.facts.is_over() || may_have_left(&l.facts.phase)));
     let (parts, scope) = (&asked.parts, scope.clone());
     let (home, redactor) = (parts.home.clone(), Arc::clone(&parts.redactor));
     let lister = Lister { home, redactor, left: parts.leftovers.look(), now: parts.now() };
     let (mut text, mut pieces, mut others) = reading(move || {
-        // What only this question or the index can say is not remembered.
+        // Fields that depend on this request or on the index are not cached.
         let is_plain = |l: &Listing| l.facts.kept.spec.tell.watch.is_empty() && !scope.by_session_only(&l.facts.kept.spec.owner);
         let (plain, others): (Vec<Listing>, Vec<Listing>) = listing.into_iter().partition(is_plain);
         let (mut text, mut pieces) = (Vec::with_capacity(plain.len() * 512), Vec::with_capacity(plain.len()));

@@ -51,7 +51,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// How many requests of one connection may be under way.
+/// How many requests of one connection may be in progress.
 const UNDER_WAY: usize = 1_024;
 /// How many frames may wait to be sent. A task with more waits.
 const OUTGOING: usize = 16;
@@ -80,7 +80,7 @@ pub(crate) async fn connection(
         writing: None,
         room: Arc::new(Semaphore::new(MOST_WAITING_INPUT)),
     };
-    // Both in one task: an answer wakes it once, and no other thread has to help.
+    // Reading and sending in one task: an answer wakes it once, and needs no other thread.
     let mut writer = std::pin::pin!(send_all(to, outgoing));
     let mut incoming = Incoming { from, frames: Splitter::default() };
     let talking = async {
@@ -107,10 +107,10 @@ pub(crate) async fn connection(
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
     }
-    // A client that has left waits for nothing.
+    // The client may have left.
     connection.tasks.shutdown().await;
     drop(connection);
-    // It sends what is queued. A client that has left misses it.
+    // Sends what is queued. The client may have left.
     writer.await;
 }
 
@@ -133,7 +133,7 @@ struct Incoming<R> {
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
-    /// The next frame. Can be dropped half-way and called again.
+    /// The next frame. Cancel-safe: a call that is dropped half-way loses nothing.
     async fn next(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
@@ -147,7 +147,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
 }
 
 /// A write whose bytes are still coming.
-struct Writing {
+struct UnfinishedWrite {
     message: Message,
     len: u64,
     input: Input,
@@ -161,8 +161,8 @@ struct Connection {
     greeted: bool,
     /// A warning for a client in other namespaces.
     elsewhere: Option<String>,
-    writing: Option<Writing>,
-    /// A permit for each byte that the writes under way may hold.
+    writing: Option<UnfinishedWrite>,
+    /// A permit for each byte that unanswered writes may hold.
     room: Arc<Semaphore>,
     /// Answers that this connection forwards.
     relays: Arc<Relays>,
@@ -220,16 +220,16 @@ impl Connection {
                 }
                 self.relays.let_go(*of).await;
                 point!("answer.cancelled");
-                // Its bytes, should they still come, belong to nothing.
+                // Bytes of it that still come are dropped.
                 let _cancelled = self.writing.take_if(|w| w.message.id == *of);
             }
             Request::Write { len, .. } => match self.room_for(*len) {
                 Ok(room) => {
                     let len = *len;
-                    self.writing = Some(Writing { message, len, input: Input { bytes: Vec::new(), _room: Some(room) } });
+                    self.writing = Some(UnfinishedWrite { message, len, input: Input { bytes: Vec::new(), _room: Some(room) } });
                     self.start_if_whole();
                 }
-                // The bytes that follow belong to nothing, and are dropped.
+                // The bytes that follow are dropped.
                 Err(error) => self.out_for(message.id).error(error).await,
             },
             _ => self.start(message, Input::default()),
@@ -237,7 +237,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Room for a write of this length, or why it cannot begin now. Whatever is under way stays as it is.
+    /// Room for a write of this length, or why it cannot begin now. Requests in progress are not affected.
     fn room_for(&self, len: u64) -> Result<OwnedSemaphorePermit, Error> {
         let bytes = u32::try_from(len).ok().filter(|n| *n <= MOST_INPUT).ok_or_else(|| {
             let what = format!("{len} bytes are more than the {MOST_INPUT} that one write may bring");
@@ -269,7 +269,7 @@ impl Connection {
     }
 
     fn start_if_whole(&mut self) {
-        if let Some(Writing { message, input, .. }) = self.writing.take_if(|w| w.input.bytes.len() as u64 == w.len) {
+        if let Some(UnfinishedWrite { message, input, .. }) = self.writing.take_if(|w| w.input.bytes.len() as u64 == w.len) {
             self.start(message, input);
         }
     }

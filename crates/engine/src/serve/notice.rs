@@ -1,9 +1,9 @@
-//! Notices: given out, settled, followed, posted, read.
+//! Notices: claim, settle, follow, post and read them.
 
 use super::context::RequestContext;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
-use crate::notices::{Claim, Claimed, Draft, Entry, Filter, Settled, Verdict, moment};
+use crate::notices::{Claim, Claimed, NoticeDraft, NoticeEntry, NoticeFilter, SettleReply, moment};
 use crate::parts::Parts;
 use crate::points::point;
 use crate::refuse;
@@ -11,25 +11,25 @@ use outlast_core::notice_state::TakerKind;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
 use outlast_wire::code;
-use outlast_wire::v1::notice::{self as v1, Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Taker, Told};
+use outlast_wire::v1::notice::{Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Taker, Told, Verdict};
 use outlast_wire::v1::{Done, Error, Event};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most that one answer brings.
+/// The most notices in one answer.
 const MOST: u32 = 1_000;
-/// The longest that a notice is one taker's alone.
+/// The longest lease of a notice, in milliseconds.
 const LONGEST_LEASE: u64 = 86_400_000;
 /// The longest event that may be posted, in bytes of JSON.
 const LONGEST_EVENT: usize = 256 << 10;
-/// How many objects and lists of an event may lie inside each other. Readers of JSON have a bound of their own, often at 128 and sometimes lower, and an answer
-/// has the event inside of others.
+/// How deeply the objects and lists of a posted event may be nested. JSON parsers have a bound of their own, often 128 and sometimes lower, and
+/// an answer nests the event deeper.
 const DEEPEST_EVENT: usize = 64;
 /// The longest name or kind.
 const LONGEST_NAME: usize = 256;
-/// Kinds that only we may use.
+/// Kinds that only the engine may use.
 const OURS: [&str; 6] = ["completion", "watch_match", "watch_disabled", "watch_overflow_tripped", "watch_overflow_released", "until"];
 
 pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease_ms: u64, wait_ms: Option<u64>) -> Result<Notices, Error> {
@@ -60,7 +60,7 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
             lease_for: lease_ms as i64 * 1_000,
             now: moment(asked.parts.now()),
         };
-        let claiming = Claiming::new(asked, &claim);
+        let claiming = UnfinishedClaim::new(asked, &claim);
         let (Claimed { given, too_late: more }, lapses) = outbox.claim(claim).await.map_err(|e| refuse::index(&e))?;
         too_late += more;
         point!("notice.claimed");
@@ -86,28 +86,28 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
 }
 
 /// A claim that is under way. If the taker leaves before it is done, as a cancelled call does, its notices are given to the next taker.
-struct Claiming {
+struct UnfinishedClaim {
     parts: Arc<Parts>,
     claim: Option<Claim>,
 }
 
-impl Claiming {
+impl UnfinishedClaim {
     fn new(asked: &RequestContext, claim: &Claim) -> Self {
         Self { parts: Arc::clone(&asked.parts), claim: Some(claim.clone()) }
     }
 
-    /// From here on it is known what was given.
+    /// The claim has its answer. From here on the notices are leased to the taker.
     fn done(mut self) {
         self.claim = None;
     }
 }
 
-impl Drop for Claiming {
+impl Drop for UnfinishedClaim {
     fn drop(&mut self) {
         // Without a runtime there is no engine left to give them out.
         let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current()) else { return };
         let parts = self.parts.clone();
-        // The claim is written first: it was asked for before.
+        // The claim was queued before this, so it is written first.
         runtime.spawn(async move { parts.outbox.unclaim(claim, parts.now()).await });
     }
 }
@@ -124,12 +124,12 @@ fn none(too_late: u64) -> Notices {
     Notices::new(Vec::new(), None).too_late(too_late)
 }
 
-fn answer(given: Vec<Entry>) -> Notices {
+fn answer(given: Vec<NoticeEntry>) -> Notices {
     let events: Vec<Notice> = given.iter().map(|e| e.notice.clone()).collect();
     Notices::new(given.into_iter().map(told).collect(), Some(announce_all(&events)))
 }
 
-fn told(entry: Entry) -> Told {
+fn told(entry: NoticeEntry) -> Told {
     let leased = entry.state == "leased";
     let text = announce(&entry.notice);
     let mut told = Told::new(entry.notice, text, entry.state);
@@ -143,28 +143,27 @@ fn told(entry: Entry) -> Told {
     told
 }
 
-pub(super) async fn settle(asked: &RequestContext, ids: Vec<String>, lease: Option<String>, verdict: v1::Verdict) -> Result<Judged, Error> {
+pub(super) async fn settle(asked: &RequestContext, ids: Vec<String>, lease: Option<String>, verdict: Verdict) -> Result<Judged, Error> {
     if ids.is_empty() || ids.len() > MOST as usize {
         let what = format!("{} notices cannot be settled at once", ids.len());
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("name 1 to {MOST}")));
     }
     let verdict = match verdict {
-        v1::Verdict::Delivered => Verdict::Delivered,
-        v1::Verdict::Released => Verdict::Released,
-        v1::Verdict::Dropped { reason } => Verdict::Dropped(reason.chars().take(LONGEST_NAME).collect()),
+        Verdict::Dropped { reason } => Verdict::Dropped { reason: reason.chars().take(LONGEST_NAME).collect() },
+        verdict @ (Verdict::Delivered | Verdict::Released) => verdict,
     };
     let delivered = verdict == Verdict::Delivered;
     point!("notice.before_settle");
     let parts = &asked.parts;
-    let judged = parts.outbox.judge(ids, asked.owner.session.clone(), lease, verdict, parts.now()).await.map_err(|e| refuse::index(&e))?;
+    let judged = parts.outbox.settle(ids, asked.owner.session.clone(), lease, verdict, parts.now()).await.map_err(|e| refuse::index(&e))?;
     point!("notice.settled");
     let mut notices = Vec::new();
     for judged in judged {
         let status = match judged.settled {
-            Settled::Done => "ok",
-            Settled::Already => "already",
-            Settled::Unknown => "unknown",
-            Settled::Lost => "lost",
+            SettleReply::Done => "ok",
+            SettleReply::Already => "already",
+            SettleReply::Unknown => "unknown",
+            SettleReply::Lost => "lost",
         };
         if let (true, Some(process)) = (delivered && status == "ok", judged.completion_of) {
             asked.parts.table.consumed(process).await;
@@ -174,7 +173,7 @@ pub(super) async fn settle(asked: &RequestContext, ids: Vec<String>, lease: Opti
     Ok(Judged::new(notices))
 }
 
-/// Sends every notice as it is made. Ends with the connection, or with the engine.
+/// Sends every notice as it is written. Ends with the connection, or with the engine.
 pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result<Done, Error> {
     let outbox = &asked.parts.outbox;
     let (mut news, following) = (outbox.news(), outbox.follow());
@@ -191,7 +190,7 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
                 for entry in made {
                     after = entry.notice.seq;
                     if asked.owner.session.as_ref().is_none_or(|session| *session == entry.notice.session_key) {
-                        asked.out.event(Event::Notice { told: Box::new(told(Entry::clone(&entry))) }).await;
+                        asked.out.event(Event::Notice { told: Box::new(told(NoticeEntry::clone(&entry))) }).await;
                     }
                 }
             }
@@ -204,10 +203,10 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
     }
 }
 
-/// Sends what is on disk behind a place. The place of the last that was sent.
+/// Sends the notices on disk after a number. Returns the number of the last one that was sent.
 async fn send_behind(asked: &RequestContext, mut after: u64) -> Result<u64, Error> {
     loop {
-        let filter = Filter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..Filter::default() };
+        let filter = NoticeFilter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..NoticeFilter::default() };
         let found = asked.parts.outbox.behind(filter).await.map_err(|e| refuse::index(&e))?;
         if found.is_empty() {
             return Ok(after);
@@ -230,7 +229,7 @@ pub(super) async fn history(asked: &RequestContext, wanted: History) -> Result<N
         Some(name) => Some(named(asked, name).await?.to_string()),
         None => None,
     };
-    let filter = Filter {
+    let filter = NoticeFilter {
         after: wanted.after.unwrap_or(0),
         session: asked.owner.session.clone(),
         process,
@@ -256,17 +255,19 @@ pub(super) async fn replay(asked: &RequestContext, what: Replay) -> Result<Done,
 pub(super) async fn dead(asked: &RequestContext, limit: Option<u32>) -> Result<Dead, Error> {
     let limit = checked(limit.unwrap_or(100))?;
     let found = asked.parts.outbox.dead(asked.owner.session.clone(), limit).await.map_err(|e| refuse::index(&e))?;
-    let letter =
-        |(sink, owed): (String, crate::notices::Owed)| DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason);
+    let letter = |(sink, owed): (String, crate::notices::OwedDelivery)| {
+        DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason)
+    };
     Ok(Dead { letters: found.into_iter().map(letter).collect() })
 }
 
-/// The process that a name means, also if nothing is left of it but what was told.
+/// The process that a name means, also if only its notices are left of it.
 async fn named(asked: &RequestContext, name: &str) -> Result<ProcessId, Error> {
     match (asked.resolve(name).await, name.parse()) {
         (Ok(view), _) => Ok(view.id()),
         (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => {
-            let filter = Filter { session: asked.owner.session.clone(), process: Some(id.to_string()), limit: 1, ..Filter::default() };
+            let filter =
+                NoticeFilter { session: asked.owner.session.clone(), process: Some(id.to_string()), limit: 1, ..NoticeFilter::default() };
             let found = asked.parts.outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
             if found.is_empty() { Err(error) } else { Ok(id) }
         }
@@ -302,7 +303,7 @@ pub(super) async fn post(asked: &RequestContext, id: Option<String>, event: Map<
     Ok(Posted::new(told(entry), !new))
 }
 
-/// Takes a posted event apart: what says for whom it is goes where it is looked for, the rest is its own, with secrets masked.
+/// Makes a notice of a posted event: the fields that name its receiver become columns, the rest is kept as it is, with secrets masked.
 fn draft(
     owner: &Owner,
     id: Option<String>,
@@ -310,7 +311,7 @@ fn draft(
     mut route: Route,
     redactor: &Redactor,
     now: Time,
-) -> Result<Draft, Error> {
+) -> Result<NoticeDraft, Error> {
     let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_REQUEST, what, hint));
     let mut take = |name: &str| match event.remove(name) {
         None | Some(Value::Null) => Ok(None),
@@ -382,16 +383,16 @@ fn draft(
     if levels > DEEPEST_EVENT {
         return refused(format!("the event is nested {levels} deep"), "give at most 64 objects and lists inside each other");
     }
-    // Before anything is compared or written: the same again has the same masks.
+    // Masked before anything is compared or written, so that the same event posted again is equal.
     let event = masked_fields(redactor, event);
     let conversation = session.as_deref().unwrap_or_default();
-    // The length keeps a conversation's name apart from the notice's.
+    // The length separates the session's name from the notice's.
     let key = format!("posted/{}/{conversation}/{name}", conversation.len());
     let owner = Owner { session, task: task.or(owner.task.clone()), generation: generation.or(owner.generation.clone()) };
-    Ok(Draft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
+    Ok(NoticeDraft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
 }
 
-/// The name of a delegation: its news is one notice, however often it is posted.
+/// The name of a delegation's notice. It is one notice, however often it is posted.
 fn delegation(kind: &str, event: &Map<String, Value>) -> Option<String> {
     let name = event.get("delegation_id").filter(|_| kind == "async_delegation")?.as_str()?;
     (!name.is_empty()).then(|| name.to_owned())
@@ -411,7 +412,7 @@ fn masked_fields(redactor: &Redactor, fields: Map<String, Value>) -> Map<String,
     let mut all = Map::new();
     for (name, value) in fields {
         let mut name = redactor.command(&name).into_owned();
-        // Two secrets may look the same once they are masked.
+        // Two names may be equal once they are masked.
         while all.contains_key(&name) {
             name.push('*');
         }
@@ -420,7 +421,7 @@ fn masked_fields(redactor: &Redactor, fields: Map<String, Value>) -> Map<String,
     all
 }
 
-/// How many objects and lists lie inside each other. The reader of the value has bounded that.
+/// How deeply objects and lists are nested. The JSON parser has bounded it.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),

@@ -1,4 +1,4 @@
-//! The way out of a connection: frames, and where the answers to one request go.
+//! What a connection sends: frames, and the answers to one request.
 
 use crate::points::point;
 use outlast_wire::frame;
@@ -8,13 +8,13 @@ use std::pin::Pin;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// What is done once an answer is in the socket, or once it is known that it never will be.
-pub(super) type Then = Box<dyn FnOnce(bool) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+/// Work to do once an answer is in the socket, or once it is known that it never will be.
+pub(super) type AfterSend = Box<dyn FnOnce(bool) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-/// A frame on its way out.
+/// A frame to be sent.
 pub(super) struct Outgoing {
     frame: Vec<u8>,
-    then: Option<Then>,
+    then: Option<AfterSend>,
 }
 
 pub(super) async fn send_all(mut to: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Outgoing>) {
@@ -25,7 +25,7 @@ pub(super) async fn send_all(mut to: impl AsyncWrite + Unpin, mut outgoing: mpsc
             then(open).await;
         }
     }
-    // A client that has left misses it.
+    // The client may have left.
     let _shut = to.shutdown().await;
 }
 
@@ -41,8 +41,8 @@ impl Out {
         self.send(frame::json(&Reply::answer(self.of, answer))).await;
     }
 
-    /// Does `first`, answers, and does `then` with whether the answer reached the socket. All of it is done even if the client leaves meanwhile.
-    pub(super) async fn answer_between<T: Serialize>(&self, first: impl Future<Output = ()> + Send + 'static, answer: T, then: Then) {
+    /// Runs `first`, answers, and runs `then` with whether the answer reached the socket. All of it is done even if the client leaves meanwhile.
+    pub(super) async fn answer_between<T: Serialize>(&self, first: impl Future<Output = ()> + Send + 'static, answer: T, then: AfterSend) {
         let (to, outgoing) = (self.to.clone(), Outgoing { frame: frame::json(&Reply::answer(self.of, answer)), then: Some(then) });
         let answered = tokio::spawn(async move {
             first.await;
@@ -51,7 +51,7 @@ impl Out {
                 then(false).await;
             }
         });
-        // A panic in there has been told by the thread it was on.
+        // A panic in there was reported by its own thread.
         let _answered = answered.await;
     }
 
@@ -77,7 +77,7 @@ impl Out {
     }
 
     pub(super) async fn send(&self, frame: Vec<u8>) {
-        // A client that has left misses it.
+        // The client may have left.
         let _gone = self.to.send(Outgoing { frame, then: None }).await;
     }
 }

@@ -6,11 +6,11 @@ use crate::parts::Parts;
 use outlast_core::Owner;
 use std::sync::Arc;
 
-/// A client that waits. The notice is kept for it; if the client leaves without an answer, the notice is delivered at once.
+/// A client that waits. The notice is reserved for it; if the client leaves without an answer, the notice is delivered at once.
 pub(crate) struct PendingAnswer {
     parts: Arc<Parts>,
     key: String,
-    /// Nothing once the answer itself is held.
+    /// None once the answer itself holds the notice.
     waiting: Option<Waiting>,
 }
 
@@ -27,7 +27,7 @@ impl PendingAnswer {
         Self { parts: Arc::clone(parts), key, waiting }
     }
 
-    /// The answer is held from here on, and reports itself what became of it.
+    /// From here on the answer holds the notice, and reports whether it was sent.
     pub(crate) fn held(mut self) {
         self.waiting = None;
     }
@@ -36,7 +36,7 @@ impl PendingAnswer {
 impl Drop for PendingAnswer {
     fn drop(&mut self) {
         let Some(waiting) = self.waiting.take() else { return };
-        // First, so that no notice is kept for it any more.
+        // First, so that no notice is reserved for this client any more.
         drop(waiting);
         let (parts, key) = (Arc::clone(&self.parts), std::mem::take(&mut self.key));
         // Without a runtime there is no engine left to deliver it.

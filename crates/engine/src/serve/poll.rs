@@ -1,4 +1,4 @@
-//! `poll`: how one process is.
+//! `poll`: the state of one process.
 
 use super::context::{RequestContext, read_small};
 use super::relay::Relay;
@@ -23,7 +23,7 @@ pub(super) async fn poll(asked: &RequestContext, name: &str) -> Result<Process, 
     Ok(shown)
 }
 
-/// Everything about a process, as it is right now.
+/// Everything about a process, read from its folder now.
 pub(super) async fn whole(asked: &RequestContext, view: &ProcessView) -> Result<Process, Error> {
     let Current { facts, seen } = asked.look(view).await?;
     let (parts, dir) = (Arc::clone(&asked.parts), view.dir.clone());
@@ -37,7 +37,7 @@ pub(super) async fn whole(asked: &RequestContext, view: &ProcessView) -> Result<
     Ok(shown)
 }
 
-/// Says of those that are watched whether a match was told, and whether they still are.
+/// Fills in, for processes with watch patterns, whether a match was reported and whether matches still are.
 pub(super) async fn add_watched(asked: &RequestContext, shown: &mut [Process]) -> Result<(), Error> {
     let ids = shown.iter().filter(|p| !p.watch_patterns.is_empty()).map(|p| p.session_id).collect();
     let watched = asked.parts.outbox.watched(ids).await.map_err(|e| refuse::index(&e))?;

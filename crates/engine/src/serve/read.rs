@@ -1,4 +1,4 @@
-//! `read` and `follow`: the bytes as they were written, or with secrets masked byte for byte.
+//! `read` and `follow`: the output as bytes, raw or with secrets masked byte for byte.
 
 use super::context::{RequestContext, reading};
 use crate::facts::Facts;
@@ -15,21 +15,21 @@ use outlast_wire::code;
 use outlast_wire::v1::{Error, Event, From, ReadEnd};
 use std::time::Duration;
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const PIECE: usize = 256 << 10;
 
 /// How long to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
-    /// What there is.
+pub(super) enum ReadUntil {
+    /// To the end of the output that exists now.
     Now,
-    /// Until no more can come.
+    /// Until no more output can come.
     Closed,
-    /// And until the command is over: its output ends a moment before it does, or long before.
+    /// Until no more output can come and the command has ended. Output may end long before the command.
     Exit,
 }
 
-/// Whether the reader is a viewer, who can be told to leave.
+/// Whether the reader counts as a viewer, whom `view close` detaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Viewed {
     Yes,
@@ -43,15 +43,15 @@ pub(super) enum Secrets {
     Masked,
 }
 
-/// How long the end of an unfinished line is held back, if it may be the beginning of a secret value. The keeper also searches unfinished
-/// lines after this time.
+/// How long the end of an unfinished line is held back if it may begin a secret value. The keeper also searches unfinished lines after this
+/// time.
 const UNFINISHED: Duration = Duration::from_millis(200);
 
 pub(super) async fn read(
     asked: &RequestContext,
     name: &str,
     from: From,
-    until: Until,
+    until: ReadUntil,
     viewed: Viewed,
     secrets: Secrets,
     timed: bool,
@@ -74,15 +74,15 @@ async fn read_on(
     asked: &RequestContext,
     mut view: ProcessView,
     from: From,
-    until: Until,
+    until: ReadUntil,
     secrets: Secrets,
     timed: bool,
 ) -> Result<ReadEnd, Error> {
     let mut at = None;
     let mut told = None;
     let mut waited = false;
-    let mut pace = Pace::default();
-    let mut times = timed.then(Times::default);
+    let mut pace = FollowPace::default();
+    let mut times = timed.then(TimeReport::default);
     loop {
         pace.wait().await;
         let Current { facts, seen } = asked.look(&view).await?;
@@ -116,7 +116,7 @@ async fn read_on(
                 let mut held = 0;
                 if let Chunk::Bytes { at, bytes } = &mut chunk
                     && *at + bytes.len() as u64 == log.end
-                    && until != Until::Now
+                    && until != ReadUntil::Now
                     && !waited
                 {
                     held = log.open_end(bytes);
@@ -155,20 +155,20 @@ async fn read_on(
         }
         let closed = render::nothing_follows(&facts);
         match until {
-            Until::Now => return Ok(ReadEnd::new(begin, closed)),
-            Until::Exit if closed && facts.phase.is_kept_alive() => {
+            ReadUntil::Now => return Ok(ReadEnd::new(begin, closed)),
+            ReadUntil::Exit if closed && facts.phase.is_kept_alive() => {
                 view.until(Facts::is_over).await;
                 continue;
             }
-            Until::Closed | Until::Exit if closed => return Ok(ReadEnd::new(begin, closed)),
-            Until::Closed | Until::Exit => {}
+            ReadUntil::Closed | ReadUntil::Exit if closed => return Ok(ReadEnd::new(begin, closed)),
+            ReadUntil::Closed | ReadUntil::Exit => {}
         }
         more(asked, &mut view, begin).await?;
         pace.told();
     }
 }
 
-/// The notes of when output came; nothing if its keeper has not noted everything.
+/// The notes of when output came. None if the keeper has not noted all of it.
 async fn notes(view: &ProcessView, meta: Option<&Snapshot>) -> Result<Option<TimeNotes>, Error> {
     if !meta.is_some_and(|meta| meta.has(flag::TIMED)) {
         return Ok(None);
@@ -182,15 +182,15 @@ fn untimed() -> Error {
     refuse::refusal(code::BAD_REQUEST, what, "leave out the time, or name lines or bytes")
 }
 
-/// Tells a reader when the bytes came that it gets next.
+/// Reports to a reader when the bytes came that it gets next.
 #[derive(Debug, Default)]
-struct Times {
-    /// The byte of the last note that was told.
+struct TimeReport {
+    /// The byte of the last note that was sent.
     told: Option<u64>,
 }
 
-impl Times {
-    /// Tells the last note before `from`, unless it was told, and all up to `to`.
+impl TimeReport {
+    /// Sends the last note before `from`, unless it was sent, and all up to `to`.
     async fn tell(&mut self, asked: &RequestContext, notes: &TimeNotes, started: Time, from: u64, to: u64) {
         let before = notes.time_of(from, started).map(|at| TimeNote { byte: from, at });
         let first = before.filter(|_| self.told.is_none());
@@ -203,24 +203,24 @@ impl Times {
     }
 }
 
-/// Keeps a follower from looking without a pause. A keeper tells of output by the live copy of `meta`. An engine that has only the file
-/// sees that output up to a second later, and no descriptor tells when.
+/// Keeps a follower from reading in a busy loop. A keeper reports output through the live copy of `meta`. An engine that has only the file sees
+/// that output up to a second later, and no descriptor reports when.
 #[derive(Debug, Default)]
-struct Pace {
-    /// How far the output went by the last look.
+struct FollowPace {
+    /// The end of the output at the last look.
     end: Option<u64>,
-    /// Whether more was told since.
+    /// Whether the keeper has reported more since.
     is_told: bool,
-    /// How many looks in a row have not shown what was told.
+    /// How many looks in a row have not shown the reported output.
     in_vain: u32,
 }
 
-/// How long a follower waits where the folder does not show yet what its keeper has told.
+/// How long a follower waits while the folder does not show yet what the keeper has reported.
 const FILE_PACE: Duration = Duration::from_millis(100);
-/// How many looks may show nothing new before it waits: a start, and a keeper that is replaced, are told of and bring no output.
+/// How many looks may show nothing new before it waits: a start, and a replaced keeper, are reported and bring no output.
 const LOOKS_IN_VAIN: u32 = 2;
 
-impl Pace {
+impl FollowPace {
     async fn wait(&self) {
         if self.in_vain >= LOOKS_IN_VAIN {
             tokio::time::sleep(FILE_PACE).await;
@@ -238,7 +238,7 @@ impl Pace {
     }
 }
 
-/// Returns once there may be more than `past` bytes, or something became of the process.
+/// Returns once there may be more than `past` bytes, or the process changed its phase.
 async fn more(asked: &RequestContext, view: &mut ProcessView, past: u64) -> Result<(), Error> {
     if view.facts.phase == outlast_core::Phase::Accepted {
         view.until(|f| f.phase != outlast_core::Phase::Accepted).await;

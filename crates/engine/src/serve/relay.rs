@@ -1,20 +1,21 @@
 //! Answers that a proxy forwards. An end that one of them shows counts as seen when the proxy confirms it; without that, its notice is delivered.
 
+use crate::mutex::lock;
 use crate::parts::Parts;
 use crate::remove;
 use crate::table::ProcessView;
 use outlast_core::{ProcessId, Time};
 use outlast_wire::v1::{Done, Error};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
-/// What is on its way through one connection, by the number of the request.
+/// Answers that one connection forwards, by the number of the request.
 pub(crate) struct Relays {
     parts: Arc<Parts>,
     under_way: Mutex<HashMap<u64, Relay>>,
 }
 
-/// What an answer on its way leads to when it arrives.
+/// What the confirmation of a forwarded answer leads to.
 pub(crate) enum Relay {
     /// It shows the end of a process.
     End { process: ProcessId, how: &'static str, since: Time },
@@ -26,7 +27,7 @@ pub(crate) enum Relay {
     Notices { ids: Vec<String>, lease: String },
 }
 
-/// How many answers of one connection may be on their way. An end that is shown on top of them is told again, marked as a repeat.
+/// How many forwarded answers of one connection may be unconfirmed. An end that one more answer shows is delivered again, marked as a repeat.
 const MOST: usize = 4_096;
 
 impl Relays {
@@ -36,21 +37,21 @@ impl Relays {
 
     /// The answer to this request is about to be sent.
     pub(crate) fn begin(&self, of: u64, relay: Relay) {
-        let mut under_way = self.lock();
+        let mut under_way = lock(&self.under_way);
         if under_way.len() < MOST {
             under_way.insert(of, relay);
         }
     }
 
-    /// Whether an answer that is about to be sent may still arrive. Not if it was cancelled meanwhile, or there was no room to remember it.
+    /// Whether an answer that is about to be sent may still be confirmed. It is not if it was cancelled meanwhile, or if too many are unconfirmed.
     pub(crate) fn is_under_way(&self, of: u64) -> bool {
-        self.lock().contains_key(&of)
+        lock(&self.under_way).contains_key(&of)
     }
 
-    /// They have arrived. How many of them mattered.
-    pub(crate) async fn passed_on(&self, of: &[u64]) -> Result<Done, Error> {
+    /// The proxy confirms these answers. Returns how many of them were waiting for that.
+    pub(crate) async fn confirm(&self, of: &[u64]) -> Result<Done, Error> {
         let arrived: Vec<Relay> = {
-            let mut under_way = self.lock();
+            let mut under_way = lock(&self.under_way);
             of.iter().filter_map(|of| under_way.remove(of)).collect()
         };
         let count = arrived.len() as u64;
@@ -68,21 +69,17 @@ impl Relays {
         Ok(Done::many(count))
     }
 
-    /// It will not arrive.
+    /// The answer will not be confirmed.
     pub(crate) async fn let_go(&self, of: u64) {
-        let relay = self.lock().remove(&of);
+        let relay = lock(&self.under_way).remove(&of);
         if let Some(relay) = relay {
             relay.let_go(&self.parts).await;
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Relay>> {
-        self.under_way.lock().expect("nothing panics while it is held")
-    }
 }
 
 impl Relay {
-    /// The notice is given to the next taker, and what was to be removed stays.
+    /// Releases the notice to the next taker. A process that was to be removed stays.
     async fn let_go(self, parts: &Parts) {
         match self {
             Self::End { process, .. } => parts.outbox.let_go(process).await,
@@ -94,7 +91,7 @@ impl Relay {
 
 impl Drop for Relays {
     fn drop(&mut self) {
-        let rest = std::mem::take(&mut *self.lock());
+        let rest = std::mem::take(&mut *lock(&self.under_way));
         // Without a runtime there is no engine left to deliver them.
         let (false, Ok(runtime)) = (rest.is_empty(), tokio::runtime::Handle::try_current()) else { return };
         let parts = Arc::clone(&self.parts);

@@ -1,4 +1,4 @@
-//! `rm`: forget one that is over.
+//! `rm`: removes a finished process.
 
 use super::context::RequestContext;
 use crate::disk::blocking;
@@ -13,7 +13,7 @@ use outlast_wire::v1::{Error, LeftProcess, Removed};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The end of a process is told before its output is closed. Who removes it right then is not refused for that.
+/// How long a removal waits for the output to close. The end is reported before that, so a client may ask in between.
 const CLOSING: Duration = Duration::from_secs(1);
 
 pub(super) async fn remove(asked: &RequestContext, name: &str) -> Result<Removed, Error> {
@@ -22,7 +22,7 @@ pub(super) async fn remove(asked: &RequestContext, name: &str) -> Result<Removed
     Ok(Removed::new(view.id()))
 }
 
-/// One that may be forgotten.
+/// A process that may be removed.
 pub(super) async fn removable(asked: &RequestContext, name: &str) -> Result<ProcessView, Error> {
     let mut view = asked.resolve(name).await?;
     until_closed(asked, &mut view).await?;
@@ -43,12 +43,12 @@ pub(super) async fn left_running(asked: &RequestContext, view: &ProcessView) -> 
     blocking(look).await.map_err(|e| refuse::disk("cannot look for what is left", &e))
 }
 
-/// Gives a process that has ended a moment to let go of its output.
+/// Waits a moment for the output of an ended process to be closed.
 pub(super) async fn until_closed(asked: &RequestContext, view: &mut ProcessView) -> Result<(), Error> {
     let Current { facts, .. } = asked.look(view).await?;
     view.facts = facts;
     if view.facts.is_over() && !view.facts.phase.is_final() {
-        // If a process holds it for longer, the facts stay as they are.
+        // If another process holds the output for longer, the caller sees that in the facts.
         let _closed = tokio::time::timeout(CLOSING, view.until(|f| f.phase.is_final())).await;
     }
     Ok(())

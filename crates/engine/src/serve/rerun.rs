@@ -1,4 +1,4 @@
-//! `rerun`: the same command again, in the caller's current environment.
+//! `rerun`: runs the same command again in the caller's current environment.
 
 use super::context::RequestContext;
 use super::run;
@@ -23,7 +23,7 @@ pub(super) async fn rerun(
     start_again(asked, &view, spec, want, caller).await
 }
 
-/// The spec of a process that is to run again. Refuses if something of it was not kept.
+/// The spec for another run of a process. Refuses if a part of it was not kept.
 pub(super) fn spec_again(of: &Facts, env: Vec<v1::EnvVar>, change: RerunChange, owner: &Owner) -> Result<Spec, Error> {
     if of.detached {
         let what = format!("{} was adopted: how it was started is not known", of.id());
@@ -32,7 +32,7 @@ pub(super) fn spec_again(of: &Facts, env: Vec<v1::EnvVar>, change: RerunChange, 
     again(&of.kept, env.into_iter().map(Into::into).collect(), change, owner)
 }
 
-/// Starts the spec in the place of the process that it was taken from.
+/// Starts the spec as the successor of the process that it was taken from.
 pub(super) async fn start_again(
     asked: &RequestContext,
     view: &ProcessView,
@@ -44,15 +44,15 @@ pub(super) async fn start_again(
     let started = run::start(asked, spec, want, caller).await?;
     if same_owner && started.session_id != view.id() {
         let (outbox, now) = (&asked.parts.outbox, asked.parts.now());
-        // Its owner would be told of an end that is no longer the one to look at.
+        // The notice of the old end would only confuse its owner now.
         if let Err(error) = outbox.supersede(view.id(), started.session_id, now).await {
-            tracing::warn!(%error, "an end that is stale may be told");
+            tracing::warn!(%error, "the end of the older run may be delivered");
         }
     }
     Ok(started)
 }
 
-/// The spec of a process that is to run again, with values given anew. Refuses if one is missing.
+/// The spec for another run of a process, with the given values. Refuses if one is missing.
 fn again(kept: &Kept, given: Vec<EnvVar>, change: RerunChange, owner: &Owner) -> Result<Spec, Error> {
     let RerunChange { name, command, .. } = change;
     let command = command.map(Command::from);
@@ -98,7 +98,8 @@ fn check_secrets_given(kept: &Kept, command: Option<&Command>) -> Result<(), Err
     }
 }
 
-/// Whether a word may hold the mask of a secret: `***`, or dots before its last four characters. Dots at the end are the command's own, as in `./...`.
+/// Whether an argument may hold the mask of a secret: `***`, or dots before its last four characters. Dots at the end belong to the command, as
+/// in `./...`.
 fn holds_mask(word: &str) -> bool {
     word.contains("***") || word.match_indices("...").any(|(at, dots)| word[at + dots.len()..].chars().count() >= 4)
 }

@@ -1,8 +1,8 @@
-//! `resize`: the size of the terminal.
+//! `resize`: sets the size of the terminal.
 
 use super::context::RequestContext;
 use crate::intake::Current;
-use crate::reach::{Away, unexpected, unreachable};
+use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::refuse;
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{Ask, Say};
@@ -26,14 +26,14 @@ pub(super) async fn resize(asked: &RequestContext, name: &str, rows: u16, cols: 
         }
         let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
-            Err(Away::Over) => continue,
-            Err(Away::Refused(error)) => return Err(error),
+            Err(NoKeeper::Over) => continue,
+            Err(NoKeeper::Refused(error)) => return Err(error),
         };
         match link.ask(Ask::Resize { rows, cols }).await {
             Ok(Say::Ok) => return Ok(Done::ok()),
             Ok(Say::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
             Ok(other) => return Err(unexpected(other)),
-            // The same size twice is the same size.
+            // Setting the same size twice does no harm, so this is retried.
             Err(error) => tracing::debug!(id = %view.id(), %error, "a resize is tried again"),
         }
     }

@@ -1,6 +1,6 @@
 //! `restart`: stops a process and its tree, and starts its command again.
 
-use super::context::{Ended, RequestContext};
+use super::context::{AnswerWithEnd, RequestContext};
 use super::{kill, rerun, run};
 use crate::render;
 use outlast_core::ProcessId;
@@ -14,15 +14,15 @@ pub(super) async fn restart(
     env: Vec<v1::EnvVar>,
     want: Option<ProcessId>,
     grace_ms: Option<u64>,
-) -> Result<Ended<Restarted>, Error> {
+) -> Result<AnswerWithEnd<Restarted>, Error> {
     let view = asked.resolve(name).await?;
-    // A process that could not be started again is not stopped.
+    // If the command could not be started again, the process is not stopped.
     let spec = rerun::spec_again(&view.facts, env, RerunChange::default(), &asked.owner)?;
     run::check_startable(asked, &spec, &caller).await?;
     let mut kill = Kill::default();
     kill.grace_ms = grace_ms;
     let (old, left_killed, of, awaiting) = match kill::kill(asked, &view.id().to_string(), kill).await {
-        Ok(Ended { answer, of, awaiting }) => (answer, Vec::new(), of, awaiting),
+        Ok(AnswerWithEnd { answer, of, awaiting }) => (answer, Vec::new(), of, awaiting),
         Err(error) if error.code == code::ALREADY_EXITED => {
             let mut old = Killed::new(code::ALREADY_EXITED, view.id(), render::fate(&view.facts));
             let left = error.stopped_left.unwrap_or_default();
@@ -40,5 +40,5 @@ pub(super) async fn restart(
     };
     let mut answer = Restarted::new(old, new);
     answer.left_killed = left_killed;
-    Ok(Ended { answer, of, awaiting })
+    Ok(AnswerWithEnd { answer, of, awaiting })
 }

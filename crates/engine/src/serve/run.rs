@@ -1,33 +1,37 @@
 //! `run`: check, write down, start, answer.
 
+mod check;
+mod secrets;
+
+use check::check;
+pub(super) use secrets::without_secrets;
+use secrets::{Scrub, masks};
+
 use super::context::{RequestContext, run_to_completion};
 use super::poll;
-use crate::bytes::{hex, random, random_id};
+use crate::bytes::{hex, random_id};
 use crate::disk::blocking;
 use crate::facts::Facts;
 use crate::launch::KeeperSource;
-use crate::masks::pieces;
 use crate::parts::Parts;
 use crate::points::point;
-use crate::shell::{self, Form, MergeError, Mode, ProgramError, Variable};
-use crate::table::{LONGEST_NAME, ProcessView, Reserved};
+use crate::shell::{self, CommandForm, MergeError, OutputMode, Variable};
+use crate::table::{ProcessView, Reservation};
 use crate::{cgroup, final_record, refuse};
-use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
+use outlast_core::{Command, EnvVar, OsText, Phase, ProcessId, Spec, StartFailure, limits};
 use outlast_store::segments::Keep;
-use outlast_store::spec::{Kept, Launch, Masks, SpecFile};
-use outlast_text::{Redactor, secret_name};
+use outlast_store::spec::{Kept, Launch, SpecFile};
 use outlast_wire::code;
 use outlast_wire::v1::{self, Caller, Error, Process};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a command gets if its caller does not say: the engine's own would keep its files from everybody else.
+/// The umask of a command if its client sends none. The engine's own would hide the command's files from other users.
 const USUAL_UMASK: u32 = 0o022;
-/// How many descriptors a start may need, and a few for requests about other processes meanwhile.
+/// How many descriptors must be free for a start: those it needs, and a few for other requests meanwhile.
 const DESCRIPTORS: usize = 16;
-/// Commands are killed before us when memory runs out.
+/// When memory runs out, the kernel kills commands before the engine and the keepers.
 const OOM_SCORE_ADJ: i32 = 300;
 
 pub(super) async fn run(asked: &RequestContext, spec: v1::Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
@@ -35,28 +39,28 @@ pub(super) async fn run(asked: &RequestContext, spec: v1::Spec, want: Option<Pro
     start(asked, spec, want, caller).await
 }
 
-/// Runs a spec, once: the same request under the same id is the same process.
+/// Runs a spec once: the same request with the same id gets the same process.
 pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
     check(&spec, &caller, &Scrub::new(&spec, &asked.parts.redactor))?;
     if let Some(refused) = &asked.parts.at_start.refused_call {
         return Err(refuse::refused_call(refused));
     }
-    // Found out before anything is written: half a start would wait until another task closes a file.
+    // Checked before anything is written: half a start would wait until another task closes a file.
     crate::os::room_for(DESCRIPTORS).map_err(|e| refuse::disk("nothing can be started now", &e))?;
     let (mut view, not_passed_on) = loop {
         let id = want.unwrap_or_else(random_id);
         let hash = hash(id, &spec, &caller);
         match asked.parts.table.reserve(id, hash.clone(), spec.owner.clone()).await {
-            Ok(Reserved::New) => {
-                break begin(&asked.parts, Request { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
+            Ok(Reservation::New) => {
+                break begin(&asked.parts, StartRequest { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
             }
-            // What the first request left out is not kept.
-            Ok(Reserved::Same(view)) => break (view, Vec::new()),
-            Ok(Reserved::Pending(mut pending)) => {
-                // It ends by being accepted or let go; either way there is something new to ask.
+            // Which variables the first request left out was not kept.
+            Ok(Reservation::Same(view)) => break (view, Vec::new()),
+            Ok(Reservation::Pending(mut pending)) => {
+                // The other request ends by accepting or releasing the id. Either way this one asks again.
                 let _ended = pending.changed().await;
             }
-            // Drawn twice: draw again.
+            // A random id that is taken: try another one.
             Err(error) if want.is_none() && error.code == code::ID_TAKEN => {}
             Err(error) => return Err(error),
         }
@@ -70,7 +74,7 @@ pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<Proce
     Ok(answer)
 }
 
-/// Refuses what is known to be refused by a start, without starting anything.
+/// Refuses what a start would refuse, without starting anything.
 pub(super) async fn check_startable(asked: &RequestContext, spec: &Spec, caller: &Caller) -> Result<(), Error> {
     let scrub = Scrub::new(spec, &asked.parts.redactor);
     check(spec, caller, &scrub)?;
@@ -82,7 +86,7 @@ pub(super) async fn check_startable(asked: &RequestContext, spec: &Spec, caller:
     found.map_err(|e| refuse::disk("cannot look for its directory", &e))?.map_err(|e| scrub.error(bad_cwd(e)))
 }
 
-struct Request {
+struct StartRequest {
     id: ProcessId,
     hash: String,
     spec: Spec,
@@ -91,8 +95,8 @@ struct Request {
     elsewhere: Option<String>,
 }
 
-/// Writes the request down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
-async fn begin(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView, Vec<String>), Error> {
+/// Writes the request down and has the process supervised. If the client leaves meanwhile, this is completed or undone.
+async fn begin(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
     let (parts, id) = (Arc::clone(parts), request.id);
     run_to_completion(async move {
         let begun = write_down(&parts, request).await;
@@ -105,7 +109,7 @@ async fn begin(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView, Vec
     .await
 }
 
-async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView, Vec<String>), Error> {
+async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
     let id = request.id;
     let mut prepared = prepare(parts, request).await?;
     let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
@@ -115,7 +119,7 @@ async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView
     let write = move || -> Result<(), Error> {
         let written = match spare.map(|spare| spare.become_process(&dir, &prepared.kept, &prepared.launch)) {
             Some(Ok(())) => Ok(()),
-            // Whatever was wrong with it, without one it is either right or said better.
+            // Without a spare folder it either works or gives a better error.
             Some(Err(_)) | None => {
                 dir.create().map_err(|e| refuse::disk(format!("cannot make {}", dir.path.display()), &e))?;
                 let no_room = |source| outlast_store::spec::SpecError::Io { path: dir.meta(), doing: "make", source };
@@ -124,7 +128,7 @@ async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView
             }
         };
         let written = written.map_err(|e| spec_failed(&e)).and_then(|()| match prepared.failure {
-            // Known before anything runs; it is told as the end of a process all the same, and not as a refusal.
+            // It cannot be started. That is reported as the end of the process, and not as a refusal.
             Some(failure) => {
                 final_record::never_started(&dir, id, failure, now).map(|_| ()).map_err(|e| refuse::disk("cannot write the end", &e))
             }
@@ -136,7 +140,7 @@ async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView
         written
     };
     parts.disk.at(write).await.map_err(|e| refuse::disk("cannot write the request", &e))??;
-    // It makes itself ready while the request comes onto the disk. If there is none, the supervisor of the process asks again.
+    // The keeper prepares itself while the request is written to disk. If there is none, the supervisor of the process asks again.
     let keeper = if failed { None } else { parts.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
     if let Err(error) = parts.outbox.accept(Facts::accepted(kept.clone())).await {
@@ -144,7 +148,7 @@ async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView
             keeper.call_off().await;
         }
         let dir = parts.home.process(id);
-        // It has told what it could not do, and the first error is the one to answer.
+        // It logs its own failure. The first error is answered.
         let _undone = blocking(move || undo(&dir)).await;
         return Err(refuse::index_start(&error));
     }
@@ -159,7 +163,7 @@ async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView
 /// Removes a folder that was not accepted.
 pub(super) fn undo(dir: &outlast_store::dir::ProcessDir) {
     if let Err(error) = dir.remove() {
-        // It has no row: the next start removes it, or takes it in if something began in it.
+        // It has no row. The next start removes it, or takes it in if a command was started in it.
         tracing::warn!(path = %dir.path.display(), %error, "cannot remove what was begun");
     }
 }
@@ -174,17 +178,17 @@ fn spec_failed(error: &outlast_store::spec::SpecError) -> Error {
 struct Prepared {
     kept: Kept,
     launch: Launch,
-    /// Why it cannot be started, where that is known.
+    /// Why it cannot be started, if that is known already.
     failure: Option<StartFailure>,
-    /// Variables of the caller's that the command is not given.
+    /// Variables of the client that the command does not get.
     not_passed_on: Vec<String>,
 }
 
 /// Finds shell, directory and program, and makes the environment.
-async fn prepare(parts: &Arc<Parts>, request: Request) -> Result<Prepared, Error> {
+async fn prepare(parts: &Arc<Parts>, request: StartRequest) -> Result<Prepared, Error> {
     let failed = |e: std::io::Error| refuse::disk("cannot prepare the command", &e);
     let here = Arc::clone(parts);
-    let request = match parts.disk.at(move || prepare_now(&here, request, Login::IfKept)).await.map_err(failed)? {
+    let request = match parts.disk.at(move || prepare_now(&here, request, LoginFiles::IfKept)).await.map_err(failed)? {
         Attempt::Made(prepared) => return *prepared,
         Attempt::Unread(request) => *request,
     };
@@ -192,38 +196,38 @@ async fn prepare(parts: &Arc<Parts>, request: Request) -> Result<Prepared, Error
     // The semaphore is never closed, so there is always a turn.
     let _turn = parts.login.acquire().await;
     let parts = Arc::clone(parts);
-    match blocking(move || prepare_now(&parts, request, Login::Read)).await.map_err(failed)? {
+    match blocking(move || prepare_now(&parts, request, LoginFiles::Read)).await.map_err(failed)? {
         Attempt::Made(prepared) => *prepared,
         Attempt::Unread(_) => Err(refuse::fault("login files were read, and are not kept")),
     }
 }
 
-/// What came of an attempt to prepare something.
+/// The result of an attempt to prepare a start.
 enum Attempt {
     Made(Box<Result<Prepared, Error>>),
-    /// Login files would have to be read: here is the request again.
-    Unread(Box<Request>),
+    /// Login files would have to be read first. The request is returned.
+    Unread(Box<StartRequest>),
 }
 
-/// What to do about login files that were not read yet, or have changed.
+/// What to do if login files were not read yet, or have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Login {
-    /// Read them, for as long as that takes.
+enum LoginFiles {
+    /// Run a login shell, for as long as that takes.
     Read,
-    /// Leave it at that.
+    /// Use a snapshot only if there is a current one.
     IfKept,
 }
 
-fn prepare_now(parts: &Parts, request: Request, login: Login) -> Attempt {
+fn prepare_now(parts: &Parts, request: StartRequest, login: LoginFiles) -> Attempt {
     let config = &parts.config;
     let value = |name: &[u8]| request.caller.env.iter().rev().find(|v| v.name.as_bytes() == name).map(|v| v.value.as_bytes());
     let shell = shell::find(value(b"PATH"), value(b"SHELL"));
     let dir = parts.home.shell();
     let wanted =
-        shell::Request { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
+        shell::SnapshotRequest { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
     let snapshot = match login {
-        Login::Read => parts.snapshots.get(&wanted),
-        Login::IfKept => match parts.snapshots.kept(&wanted) {
+        LoginFiles::Read => parts.snapshots.get(&wanted),
+        LoginFiles::IfKept => match parts.snapshots.kept(&wanted) {
             Some(kept) => kept,
             None => return Attempt::Unread(Box::new(request)),
         },
@@ -234,12 +238,12 @@ fn prepare_now(parts: &Parts, request: Request, login: Login) -> Attempt {
 
 fn prepare_with(
     parts: &Parts,
-    request: Request,
+    request: StartRequest,
     shell: &shell::Shell,
     snapshot: Option<&shell::Snapshot>,
     scrub: &Scrub<'_>,
 ) -> Result<Prepared, Error> {
-    let Request { id, hash, spec, caller, elsewhere } = request;
+    let StartRequest { id, hash, spec, caller, elsewhere } = request;
     let config = &parts.config;
     let variables =
         |all: &[EnvVar]| -> Vec<Variable> { all.iter().map(|v| (v.name.as_bytes().to_vec(), v.value.as_bytes().to_vec())).collect() };
@@ -257,24 +261,24 @@ fn prepare_with(
     let name = id.to_string();
     let arguments: Vec<Vec<u8>>;
     let form = match &spec.command {
-        Command::Shell(line) => Form::Line(line.as_bytes()),
+        Command::Shell(line) => CommandForm::Line(line.as_bytes()),
         Command::Argv(args) => {
             arguments = args.iter().map(|a| a.as_bytes().to_vec()).collect();
-            Form::Argv(&arguments)
+            CommandForm::Argv(&arguments)
         }
     };
-    let merged = shell::merge(&shell::Parts {
+    let merged = shell::merge(&shell::LaunchInputs {
         caller: &inherited,
         extras: &extras,
         snapshot,
         shell,
         form,
-        mode: if spec.pty { Mode::Pty } else { Mode::Pipe },
+        mode: if spec.pty { OutputMode::Pty } else { OutputMode::Pipe },
         cwd: &cwd,
         process_id: &name,
     })
     .map_err(|e| bad_spec(&e))?;
-    // A variable that is set to nothing has nothing to pass on.
+    // An empty variable is not missed.
     let is_missed = |name: &&Vec<u8>| shell::is_missed(name) && inherited.iter().any(|(n, value)| n == *name && !value.is_empty());
     let not_passed_on = merged.removed.iter().filter(is_missed).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     let (program, failure) = match &spec.command {
@@ -283,7 +287,7 @@ fn prepare_with(
             Ok(path) => (path.as_path().into(), None),
             Err(e) => {
                 let errno = if e.exit_code() == 127 { libc::ENOENT } else { libc::EACCES };
-                // What to do about it is said where it is shown; here is what happened.
+                // Only what happened is kept. What to do about it is added where it is shown.
                 let what = scrub.program_error(e, &spec.command).to_string().split(": ").next().unwrap_or_default().to_owned();
                 (OsText::default(), Some(StartFailure { errno, what }))
             }
@@ -335,261 +339,6 @@ fn prepare_with(
     Ok(Prepared { kept, launch, failure, not_passed_on })
 }
 
-/// What was taken out of a spec.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Scrubbed {
-    command: bool,
-    env: Vec<OsText>,
-}
-
-/// Whether a variable with this name holds a secret.
-fn is_secret(variable: &EnvVar) -> bool {
-    secret_name(&variable.name.to_lossy()) || shell::is_blocked(variable.name.as_bytes()).is_some()
-}
-
-/// The digests that find secret values in the output, and whether they cover all values.
-fn masks(spec: &Spec, redactor: &Redactor) -> (Option<Masks>, bool) {
-    let secrets: Vec<EnvVar> = spec.env.iter().filter(|v| redactor.is_on() && is_secret(v)).cloned().collect();
-    let mut key = [0; 32];
-    random(&mut key);
-    crate::masks::keep(&secrets, key)
-}
-
-/// Takes secrets out of what is kept and shown of a request: those that the redactor knows, and the values that were given under a secret's name.
-struct Scrub<'a> {
-    redactor: &'a Redactor,
-    given: Vec<String>,
-}
-
-impl<'a> Scrub<'a> {
-    fn new(spec: &Spec, redactor: &'a Redactor) -> Self {
-        let secrets = spec.env.iter().filter(|v| redactor.is_on() && is_secret(v));
-        let given = secrets.flat_map(|v| pieces(v.value.as_bytes())).map(|p| String::from_utf8_lossy(p).into_owned()).collect();
-        Self { redactor, given }
-    }
-
-    /// A text without the values that were given.
-    fn without_given(&self, text: &str) -> String {
-        // Values may overlap or be part of each other, so all are found before any is taken out.
-        let mut found: Vec<std::ops::Range<usize>> =
-            self.given.iter().flat_map(|value| text.match_indices(value.as_str())).map(|(at, value)| at..at + value.len()).collect();
-        found.sort_by_key(|range| range.start);
-        let (mut shown, mut copied) = (String::new(), 0);
-        for range in found {
-            if range.start >= copied {
-                shown += &text[copied..range.start];
-                shown += "***";
-            }
-            copied = copied.max(range.end);
-        }
-        shown + &text[copied..]
-    }
-
-    /// A label as it is kept. The value of a key that is a secret's name is one.
-    fn label(&self, key: String, value: &str) -> (String, String) {
-        let value = match self.redactor.is_on() && secret_name(&key) {
-            true => "***".to_owned(),
-            false => self.without_given(&self.redactor.command_line(value)),
-        };
-        (self.without_given(&self.redactor.command_line(&key)), value)
-    }
-
-    /// An error that a caller sees.
-    fn error(&self, mut error: Error) -> Error {
-        for text in [&mut error.error, &mut error.hint] {
-            *text = self.without_given(&self.redactor.command_line(text));
-        }
-        error
-    }
-
-    /// Why a program cannot be started, in words that are kept and shown.
-    fn program_error(&self, error: ProgramError, command: &Command) -> ProgramError {
-        match error {
-            ProgramError::NotFound { name } => match self.command(command) {
-                Command::Argv(args) if !args.is_empty() => ProgramError::NotFound { name: args[0].to_lossy().into_owned() },
-                _ => ProgramError::NotFound { name: self.without_given(&self.redactor.command_line(&name)) },
-            },
-            ProgramError::NotExecutable { path } => {
-                ProgramError::NotExecutable { path: self.path(&path.as_path().into(), command).as_path().to_owned() }
-            }
-        }
-    }
-
-    /// The path of a command's program or directory, as an error names it.
-    fn path(&self, path: &OsText, command: &Command) -> OsText {
-        let mut shown = path.to_lossy().into_owned();
-        if let (Command::Argv(raw), Command::Argv(kept)) = (command, self.command(command))
-            && let (Some(raw), Some(kept)) = (raw.first(), kept.first())
-            && raw != kept
-        {
-            shown = shown.replace(&*raw.to_lossy(), &kept.to_lossy());
-        }
-        shown = self.without_given(&self.redactor.command(&shown));
-        if shown == path.to_lossy() { path.clone() } else { OsText::from(shown) }
-    }
-
-    /// The command as it is kept.
-    fn command(&self, command: &Command) -> Command {
-        // One byte that is no text must not keep a secret beside it.
-        let kept = |raw: &OsText, masked: &str| match self.without_given(masked) {
-            shown if shown == raw.to_lossy() => raw.clone(),
-            shown => OsText::from(shown),
-        };
-        match command {
-            Command::Shell(line) => Command::Shell(kept(line, &self.redactor.command_line(&line.to_lossy()))),
-            Command::Argv(args) => {
-                let plain: Vec<_> = args.iter().map(OsText::to_lossy).collect();
-                Command::Argv(args.iter().zip(self.redactor.arguments(&plain)).map(|(raw, masked)| kept(raw, &masked)).collect())
-            }
-        }
-    }
-}
-
-/// The spec as it is kept: secrets in command, name and labels masked, values of secret variables gone.
-pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
-    let scrub = Scrub::new(&spec, redactor);
-    let command = scrub.command(&spec.command);
-    spec.name = spec.name.map(|name| scrub.without_given(&redactor.command_line(&name)));
-    spec.labels = spec.labels.into_iter().map(|(key, value)| scrub.label(key, &value)).collect();
-    let mut scrubbed = Scrubbed { command: command != spec.command, env: Vec::new() };
-    spec.command = command;
-    for variable in &mut spec.env {
-        let value = variable.value.to_lossy();
-        if redactor.is_on() && (is_secret(variable) || redactor.command(&value) != value) {
-            variable.value = OsText::default();
-            scrubbed.env.push(variable.name.clone());
-        }
-    }
-    (spec, scrubbed)
-}
-
-/// Refuses a watch pattern with a secret in it: a given value, or one that is known by its form. Patterns are kept and shown, and a masked one matches nothing.
-fn check_watch(spec: &Spec, scrub: &Scrub<'_>) -> Result<(), Error> {
-    for (n, pattern) in (1..).zip(&spec.tell.watch) {
-        let (has, hint) = if scrub.without_given(pattern) != *pattern {
-            (
-                "has a value in it that is given under a secret's name",
-                "watch for the text around it, or give the value under a name that is no secret's",
-            )
-        } else if scrub.redactor.command(pattern) != *pattern {
-            ("has the form of a secret in it, such as a token's", "watch for the text around it")
-        } else {
-            continue;
-        };
-        return Err(refuse::refusal(code::BAD_SPEC, format!("watch pattern {n} {has}, and patterns are kept and shown"), hint));
-    }
-    Ok(())
-}
-
-/// Refuses what cannot be run, before anything is written. What only the merged whole can show is found later.
-fn check(spec: &Spec, caller: &Caller, scrub: &Scrub<'_>) -> Result<(), Error> {
-    check_request(spec, caller).map_err(|error| scrub.error(error))?;
-    check_watch(spec, scrub)
-}
-
-fn check_request(spec: &Spec, caller: &Caller) -> Result<(), Error> {
-    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
-    let empty = match &spec.command {
-        Command::Shell(line) => line.to_lossy().trim().is_empty(),
-        Command::Argv(args) => args.first().is_none_or(|a| a.as_bytes().is_empty()),
-    };
-    if empty {
-        return refused("the command is empty".into(), "give a shell line, or a program with its arguments");
-    }
-    let Owner { session, task, generation } = &spec.owner;
-    for (what, text) in [("session", session), ("task", task), ("generation", generation), ("name", &spec.name)] {
-        let Some(text) = text else { continue };
-        if text.is_empty() || text.len() > LONGEST_NAME {
-            let what = format!("the {what} has {} bytes", text.len());
-            return refused(what, "give 1 to 256 bytes, or leave it out");
-        }
-        if text.contains(char::is_control) {
-            return refused(format!("the {what} has a control character in it"), "use printable text");
-        }
-    }
-    if spec.name.as_ref().is_some_and(|name| name.starts_with('-') || name.trim().is_empty()) {
-        // On a command line it could not be told from a flag, or would not be seen.
-        return refused("the name begins with a dash, or is blank".into(), "begin it with a letter or a digit, or leave it out");
-    }
-    if spec.timeout.is_some_and(|t| t.is_zero()) {
-        return refused("a timeout of 0 would end it before it began".into(), "give a time of more than 0, or none");
-    }
-    check_labels(&spec.labels)?;
-    check_tell(&spec.tell)?;
-    for dir in spec.cwd.iter().chain([&caller.cwd]) {
-        if dir.has_nul() {
-            return refused("the directory has a NUL byte in it, which no path can have".into(), "remove it");
-        }
-    }
-    if !caller.cwd.as_path().is_absolute() {
-        return refused(format!("the caller's directory {:?} is not an absolute path", caller.cwd), "send where the caller is");
-    }
-    Ok(())
-}
-
-/// Refuses labels that could not be written on a command line or shown on one line.
-fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
-    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
-    if labels.len() > limits::MAX_LABELS {
-        return refused(format!("{} labels are more than the {} there may be", labels.len(), limits::MAX_LABELS), "give fewer");
-    }
-    for (key, value) in labels {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-        if key.is_empty() || key.len() > limits::MAX_LABEL_KEY_BYTES || !key.chars().all(is_plain) {
-            return refused(format!("{key:?} cannot be the key of a label"), "a key has 1 to 64 letters, digits, and any of . _ - /");
-        }
-        if value.len() > limits::MAX_LABEL_VALUE_BYTES {
-            return refused(format!("the value of the label {key} has {} bytes", value.len()), "give at most 4,096 bytes");
-        }
-        if value.contains(char::is_control) {
-            return refused(format!("the value of the label {key} has a control character in it"), "use printable text");
-        }
-    }
-    Ok(())
-}
-
-/// Refuses patterns and routes that cannot be used.
-fn check_tell(tell: &Tell) -> Result<(), Error> {
-    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
-    if tell.watch.len() > limits::MAX_PATTERNS {
-        let what = format!("{} watch patterns are more than the {} there may be", tell.watch.len(), limits::MAX_PATTERNS);
-        return refused(what, "watch for fewer, or for what they have in common");
-    }
-    for (n, pattern) in tell.watch.iter().enumerate() {
-        if pattern.is_empty() {
-            return refused(format!("watch pattern {} is empty: every line would match", n + 1), "give some text, or leave it out");
-        }
-        if pattern.len() > limits::MAX_PATTERN_BYTES {
-            let what = format!("watch pattern {} has {} bytes", n + 1, pattern.len());
-            return refused(what, "give at most 1,024 bytes");
-        }
-        if pattern.contains('\n') {
-            let what = format!("watch pattern {} has a line break in it, and lines are matched one by one", n + 1);
-            return refused(what, "give the text of one line");
-        }
-        if pattern.contains(|c: char| c.is_control() && c != '\t') || outlast_text::strip(pattern) != pattern.as_str() {
-            let what = format!("watch pattern {} has an escape or control character in it, and lines are matched without them", n + 1);
-            return refused(what, "give the text as it is read");
-        }
-    }
-    if tell.chars.is_some_and(|n| n == 0 || n as usize > limits::LOG_VIEW_CHARS) {
-        let what = format!("a notice of {} characters is out of range", tell.chars.unwrap_or(0));
-        return refused(what, "give 1 to 200,000, or leave it out");
-    }
-    let Route { platform, chat_id, user_id, user_name, thread_id, message_id } = &tell.route;
-    let parts =
-        [("platform", platform), ("chat", chat_id), ("user", user_id), ("name", user_name), ("thread", thread_id), ("message", message_id)];
-    for (what, text) in parts {
-        if text.as_ref().is_some_and(|t| t.is_empty() || t.len() > LONGEST_NAME || t.contains(char::is_control)) {
-            return refused(
-                format!("the route's {what} is empty, too long, or has a control character in it"),
-                "give 1 to 256 printable bytes",
-            );
-        }
-    }
-    Ok(())
-}
-
 fn bad_cwd(error: shell::NoDirectory) -> Error {
     refuse::refusal(code::BAD_SPEC, error.to_string(), error.hint())
 }
@@ -602,8 +351,8 @@ fn bad_spec(error: &MergeError) -> Error {
     }
 }
 
-/// What makes two requests the same: command, directory, explicit environment, flags and owner. With the id in it, equal requests cannot be told from
-/// their hashes.
+/// The hash of what makes two requests the same: command, directory, explicit environment, flags and owner. It covers the id, so hashes do not
+/// show which processes have the same command.
 fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
     let here = caller.cwd.as_path();
     let cwd = OsText::from(spec.cwd.as_ref().map_or(here.to_owned(), |dir| here.join(dir.as_path())).as_path() as &Path);

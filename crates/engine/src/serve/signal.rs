@@ -1,8 +1,8 @@
-//! `signal`: to the command itself.
+//! `signal`: sends a signal to the command itself.
 
 use super::context::RequestContext;
 use crate::intake::Current;
-use crate::reach::{Away, unexpected, unreachable};
+use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::{refuse, render};
 use outlast_core::{Action, Ask as Wish, decide};
 use outlast_wire::code;
@@ -30,8 +30,8 @@ pub(super) async fn signal(asked: &RequestContext, name: &str, number: i32) -> R
 async fn pass(asked: &RequestContext, view: &mut crate::table::ProcessView, number: i32) -> Result<(), Error> {
     let mut link = match asked.parts.reach.keeper(view).await {
         Ok(link) => link,
-        Err(Away::Refused(error)) => return Err(error),
-        Err(Away::Over) => {
+        Err(NoKeeper::Refused(error)) => return Err(error),
+        Err(NoKeeper::Over) => {
             let refusal = decide(&view.facts.phase, Wish::Signal(number), false).err();
             return Err(refusal.map_or_else(|| unreachable(view), |r| refuse::rule(&r)));
         }
@@ -40,7 +40,7 @@ async fn pass(asked: &RequestContext, view: &mut crate::table::ProcessView, numb
         Ok(Say::Ok) => Ok(()),
         Ok(Say::AlreadyEnded) => Err(ended(asked, view).await?),
         Ok(other) => Err(unexpected(other)),
-        // A signal given twice is not what was asked for.
+        // Not retried: a signal must not be sent twice.
         Err(_) => {
             Err(refuse::unavailable("the keeper was replaced: it is not known whether the signal was delivered", "look, then ask again"))
         }

@@ -7,7 +7,7 @@ use crate::bytes::lease_token;
 use crate::closing::Closing;
 use crate::facts::Facts;
 use crate::notices::barrier as rows;
-use crate::notices::{Barrier, Target};
+use crate::notices::{Barrier, BarrierTarget};
 use crate::refuse;
 use outlast_core::IdRef;
 use outlast_wire::code;
@@ -21,13 +21,13 @@ pub(super) async fn until(asked: &RequestContext, until: Until, id: Option<Strin
         Ok(id) => id,
         Err(error) => return asked.out.error(error).await,
     };
-    // Before it is set, since it may be open at once.
+    // Before it is set, because it may open at once.
     let awaiting = (!no_wait).then(|| PendingAnswer::begin(&asked.parts, rows::key(&id)));
     match (set(asked, until, id.clone()).await, awaiting) {
         (Err(error), _) => asked.out.error(error).await,
         (Ok(set), None) => asked.out.answer(shown(&set, if set.opened.is_empty() { "waiting" } else { "open" })).await,
         (Ok(set), Some(awaiting)) if set.id == id => wait(asked, set, awaiting).await,
-        // There was one already.
+        // The session has this barrier already.
         (Ok(set), Some(_)) => {
             let awaiting = PendingAnswer::begin(&asked.parts, set.key());
             wait(asked, set, awaiting).await;
@@ -51,14 +51,14 @@ async fn set(asked: &RequestContext, until: Until, id: String) -> Result<Barrier
     let target = match until {
         Until::Process { process, or_match } => {
             let (id, name) = meant(asked, &process).await?;
-            Target::Process { id, or_match, name }
+            BarrierTarget::Process { id, or_match, name }
         }
         Until::Pid { pid } => match outlast_store::os::incarnation_of(pid) {
-            Ok(of) => Target::pid(&of),
-            // It is gone already: no life has this start.
-            Err(_) => Target::Pid { pid, start_ticks: 0, boot: "0".into() },
+            Ok(of) => BarrierTarget::pid(&of),
+            // The process is gone already: no incarnation has this start time.
+            Err(_) => BarrierTarget::Pid { pid, start_ticks: 0, boot: "0".into() },
         },
-        Until::Time { at } => Target::Time { at_us: at.micros() },
+        Until::Time { at } => BarrierTarget::Time { at_us: at.micros() },
         other => return Err(refuse::unknown("something to wait for", &other)),
     };
     barrier::set(&asked.parts.barriers, &asked.owner, target, id).await.map_err(|e| refuse::index(&e))
@@ -68,8 +68,8 @@ fn is_name(id: &str) -> bool {
     id.strip_prefix("bar_").is_some_and(|hex| hex.len() == 12 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The id of the process that is meant, and its name. A whole id that is not known counts as over, since the process may have been removed; a name that is not
-/// known is a mistake.
+/// The id and name of the process that is meant. An unknown id counts as ended, because the process may have been removed. An unknown name is a
+/// mistake.
 async fn meant(asked: &RequestContext, given: &str) -> Result<(String, Option<String>), Error> {
     match (asked.resolve(given).await, given.parse()) {
         (Ok(view), _) => Ok((view.id().to_string(), view.facts.kept.spec.name.clone())),
@@ -93,7 +93,7 @@ async fn wait(asked: &RequestContext, set: Barrier, awaiting: PendingAnswer) {
                 () = parts.closing.reached(Closing::Stopping) => return asked.out.error(refuse::stopping()).await,
             }
         }
-        // It was open before we could ask.
+        // It opened before the engine could watch it.
         None => None,
     };
     let why = match opened {
@@ -109,7 +109,7 @@ async fn wait(asked: &RequestContext, set: Barrier, awaiting: PendingAnswer) {
     let (parts, key) = (Arc::clone(&asked.parts), open.key());
     let hold = async move {
         if let Err(error) = parts.outbox.hold_key(key, now).await {
-            tracing::warn!(%error, "a barrier that is answered may be told as well");
+            tracing::warn!(%error, "a barrier that was answered may also be delivered as a notice");
         }
         awaiting.held();
     };
@@ -127,7 +127,7 @@ fn shown(barrier: &Barrier, status: &str) -> v1::Barrier {
     shown
 }
 
-/// The barriers of the caller's conversation; takes them away if told to.
+/// The barriers of the caller's session. Removes them if `clear` is set.
 pub(super) async fn barriers(asked: &RequestContext, clear: bool) -> Result<Barriers, Error> {
     let session = asked.owner.session.clone().unwrap_or_default();
     let of = session.clone();
@@ -144,7 +144,7 @@ pub(super) async fn barriers(asked: &RequestContext, clear: bool) -> Result<Barr
     Ok(Barriers { barriers: all.iter().map(|b| shown(b, status(b))).collect() })
 }
 
-/// Whether a goal that waits for this process may go on because a match was told.
+/// Whether a session that waits for this process may continue because a match was reported.
 pub(super) async fn has_matched(asked: &RequestContext, facts: &Facts) -> Result<bool, Error> {
     Ok(barrier::has_matched(&asked.parts.outbox, facts, None).await)
 }

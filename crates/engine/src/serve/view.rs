@@ -1,4 +1,4 @@
-//! `view close`: attached terminals are detached, and the process keeps running.
+//! `view close`: detaches attached terminals; the process keeps running.
 
 use super::context::RequestContext;
 use crate::refuse;
@@ -9,7 +9,7 @@ use outlast_wire::v1::{Error, ViewClosed};
 pub(super) async fn close(asked: &RequestContext, name: &str) -> Result<ViewClosed, Error> {
     let view = match (asked.resolve(name).await, name.parse()) {
         (Ok(view), _) => view,
-        // The process may have been removed: no view of it is open, which is what was asked for. A name that is not known is a mistake.
+        // The process may have been removed: then no view of it is open, as requested. An unknown name is a mistake.
         (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => {
             let note = format!("No process {id} is known, so no view of it is open.");
             return Ok(ViewClosed::new(id.to_string(), 0, note));

@@ -1,8 +1,8 @@
-//! `wait`: until the end, or until told to let go.
+//! `wait`: until the process ends, a timeout passes, or the wait is interrupted.
 
-use super::context::{Ended, RequestContext, read_small};
+use super::context::{AnswerWithEnd, RequestContext, read_small};
 use super::pending_answer::PendingAnswer;
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, FolderLook};
 use crate::intake::Current;
 use crate::points::point;
 use crate::refuse;
@@ -14,7 +14,7 @@ use outlast_wire::v1::{Done, Error, Waited};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long after its end a command's output may be held open before what holds it is named as left running.
+/// How long after the end of a command its output may stay open before the answer names what holds it as left running.
 const LETTING_GO: Duration = Duration::from_millis(100);
 
 enum Woken {
@@ -23,14 +23,14 @@ enum Woken {
     Interrupted,
 }
 
-pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<u64>) -> Result<Ended<Waited>, Error> {
+pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<u64>) -> Result<AnswerWithEnd<Waited>, Error> {
     if timeout_ms == Some(0) {
         let hint = "give a time of more than 0, or none to wait for as long as it takes; `poll` does not wait at all";
         return Err(refuse::refusal(code::BAD_REQUEST, "a timeout of 0 is not allowed", hint));
     }
     let mut view = asked.resolve(name).await?;
     let awaiting = PendingAnswer::end(&asked.parts, &asked.owner, &view.facts);
-    // From here on no interrupt is missed.
+    // Subscribed first, so that no interrupt is missed.
     let mut interrupts = match &asked.owner.session {
         Some(session) => asked.parts.table.interrupts(session.clone()).await,
         None => None,
@@ -42,10 +42,10 @@ pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<
         () = passed(timeout_ms) => Woken::TimedOut,
         () = interrupted(&mut interrupts) => Woken::Interrupted,
     };
-    // Whatever woke us, an end that has come wins.
+    // If the process has ended, that is the answer, whatever woke this task.
     let Current { facts, seen } = asked.look(&view).await?;
     let (facts, seen) = until_let_go(asked, &mut view, facts, seen).await?;
-    // A client that gives up waits no more: an end that comes while this is answered is delivered like any other.
+    // The client gives up and waits no more. An end that comes while this is answered is delivered like any other.
     let awaiting = awaiting.filter(|_| facts.is_over());
     let (status, chars) = match woken {
         _ if facts.is_over() => ("exited", limits::WAIT_EXIT_CHARS),
@@ -70,21 +70,26 @@ pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<
         format!("Waited {seconds}s, process still running")
     });
     answer.note = (status == "interrupted").then(|| "User sent a new message -- wait interrupted".into());
-    Ok(Ended { answer, of, awaiting })
+    Ok(AnswerWithEnd { answer, of, awaiting })
 }
 
-/// Gives what a command started a moment to end with it: a helper behind a pipe is often a little later than the command.
-async fn until_let_go(asked: &RequestContext, view: &mut ProcessView, facts: Arc<Facts>, seen: Seen) -> Result<(Arc<Facts>, Seen), Error> {
+/// Waits a moment for the processes that a command started to end with it. A helper at the other end of a pipe often ends a little later.
+async fn until_let_go(
+    asked: &RequestContext,
+    view: &mut ProcessView,
+    facts: Arc<Facts>,
+    seen: FolderLook,
+) -> Result<(Arc<Facts>, FolderLook), Error> {
     let Phase::Draining { ending } = &facts.phase else { return Ok((facts, seen)) };
     let passed = Duration::from_micros(u64::try_from(asked.parts.now().micros() - ending.at.micros()).unwrap_or(0));
     let Some(rest) = LETTING_GO.checked_sub(passed) else { return Ok((facts, seen)) };
-    // If it stays, what is left is named.
+    // If something stays, the answer names it.
     let _stays = tokio::time::timeout(rest, view.until(|facts| facts.phase.is_final())).await;
     let Current { facts, seen } = asked.look(view).await?;
     Ok((facts, seen))
 }
 
-/// Ends the waits of a conversation, which is the caller's own unless the caller is a person.
+/// Cancels the waiting calls of a session, which is the caller's own unless the caller is a person.
 pub(super) async fn interrupt(asked: &RequestContext, session: String) -> Result<Done, Error> {
     if !asked.owner.may_touch(&Owner { session: Some(session.clone()), ..Owner::default() }) {
         return Err(refuse::no_session(&session));

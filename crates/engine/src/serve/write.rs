@@ -1,8 +1,8 @@
-//! `write`: bytes into the input, each once.
+//! `write`: puts bytes into the input, each exactly once.
 
 use super::context::RequestContext;
 use crate::intake::Current;
-use crate::reach::{Away, unexpected, unreachable};
+use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::refuse;
 use outlast_core::{Action, Ask as Wish, Phase, decide};
 use outlast_store::meta::flag;
@@ -24,13 +24,13 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
     let mut sent = false;
     for _ in 0..TRIES {
         let seen = checked(asked, &mut view, Wish::Write).await?;
-        // With an offset a second try writes nothing twice.
+        // The offset keeps a retry from writing bytes twice.
         let start = *begin.get_or_insert(seen);
         let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
-            Err(Away::Over) => continue,
-            Err(Away::Refused(error)) if sent => return Err(maybe(&error)),
-            Err(Away::Refused(error)) => return Err(error),
+            Err(NoKeeper::Over) => continue,
+            Err(NoKeeper::Refused(error)) if sent => return Err(maybe(&error)),
+            Err(NoKeeper::Refused(error)) => return Err(error),
         };
         sent = true;
         match link.write(Some(start), bytes).await {

@@ -9,7 +9,7 @@
 
 /// Why a name is not inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum BlockReason {
     /// A credential, endpoint or model setting of a model provider or of a tool of the agent's.
     Provider,
     /// A bot token or setting of a messaging gateway.
@@ -25,7 +25,7 @@ pub enum Why {
 }
 
 /// Whether a name is kept out of a command's environment, and why. Upper and lower case are one.
-pub fn is_blocked(name: &[u8]) -> Option<Why> {
+pub fn is_blocked(name: &[u8]) -> Option<BlockReason> {
     let folded = name.to_ascii_uppercase();
     let mut name = folded.as_slice();
     // Container runtimes hand on what carries their prefix, under the name behind it.
@@ -56,13 +56,13 @@ pub fn forced_name(name: &[u8]) -> Option<&[u8]> {
 /// Whether a command may miss this name that it was not given: a credential or endpoint. An interpreter is still found by PATH, and what is ours
 /// is of no use to a command.
 pub(crate) fn is_missed(name: &[u8]) -> bool {
-    !matches!(is_blocked(name), None | Some(Why::Interpreter | Why::Ours))
+    !matches!(is_blocked(name), None | Some(BlockReason::Interpreter | BlockReason::Ours))
 }
 
 /// Whether login files may set this name for commands. An interpreter that they choose is the
 /// user's own choice, and not somebody else's that leaked in.
 pub(super) fn login_may_set(name: &[u8]) -> bool {
-    forced_name(name).is_none() && !name.starts_with(b"OUTLAST_") && matches!(is_blocked(name), None | Some(Why::Interpreter))
+    forced_name(name).is_none() && !name.starts_with(b"OUTLAST_") && matches!(is_blocked(name), None | Some(BlockReason::Interpreter))
 }
 
 /// A bash fragment that unexports every exported name for which [`login_may_set`] is false by list
@@ -71,9 +71,9 @@ pub(super) fn unset_in_bash() -> String {
     const UNSET: &str = r#"builtin unset -v "$__outlast_n" || builtin export -n "$__outlast_n""#;
     let strip: String = TUNNELS.iter().map(|tunnel| format!("  __outlast_m=${{__outlast_m#{tunnel}}}\n")).collect();
     let exact: Vec<&str> =
-        EXACT.iter().filter(|group| group.why != Why::Interpreter).flat_map(|group| group.names.iter().copied()).collect();
+        EXACT.iter().filter(|group| group.why != BlockReason::Interpreter).flat_map(|group| group.names.iter().copied()).collect();
     let mut cases = format!("  case $__outlast_m in ({}) {UNSET} ;; esac\n", exact.join("|"));
-    for family in FAMILIES.iter().filter(|family| family.why != Why::Interpreter) {
+    for family in FAMILIES.iter().filter(|family| family.why != BlockReason::Interpreter) {
         let prefixes: Vec<String> = family.prefixes.iter().map(|prefix| format!("{prefix}*")).collect();
         let suffixes: Vec<String> = family.suffixes.iter().map(|suffix| format!("*{suffix}")).collect();
         cases += &format!(
@@ -92,21 +92,21 @@ const FORCE_PREFIXES: [&str; 2] = ["_OUTLAST_FORCE_", "_HERMES_FORCE_"];
 const TUNNELS: [&str; 2] = ["APPTAINERENV_", "SINGULARITYENV_"];
 
 struct Group {
-    why: Why,
+    why: BlockReason,
     names: &'static [&'static str],
 }
 
 /// A name belongs to a family if it begins with one of the prefixes and ends with one of the
 /// suffixes; they may share the underscore between them.
 struct Family {
-    why: Why,
+    why: BlockReason,
     prefixes: &'static [&'static str],
     suffixes: &'static [&'static str],
 }
 
 const EXACT: &[Group] = &[
     Group {
-        why: Why::Provider,
+        why: BlockReason::Provider,
         names: &[
             "AI_GATEWAY_API_KEY",
             "ANTHROPIC_CUSTOM_HEADERS",
@@ -148,7 +148,7 @@ const EXACT: &[Group] = &[
         ],
     },
     Group {
-        why: Why::Messaging,
+        why: BlockReason::Messaging,
         names: &[
             "EMAIL_ADDRESS",
             "EMAIL_HOME_ADDRESS",
@@ -171,7 +171,7 @@ const EXACT: &[Group] = &[
         ],
     },
     Group {
-        why: Why::Infrastructure,
+        why: BlockReason::Infrastructure,
         names: &[
             "BWS_ACCESS_TOKEN",
             "DAYTONA_API_KEY",
@@ -203,7 +203,7 @@ const EXACT: &[Group] = &[
         ],
     },
     Group {
-        why: Why::Interpreter,
+        why: BlockReason::Interpreter,
         // The companions of a prefix mean nothing, or the wrong thing, without it.
         names: &[
             "CONDA_DEFAULT_ENV",
@@ -215,12 +215,12 @@ const EXACT: &[Group] = &[
             "VIRTUAL_ENV_PROMPT",
         ],
     },
-    Group { why: Why::Ours, names: &["OUTLAST_LOGIN_SNAPSHOT", "OUTLAST_TEST_POINTS"] },
+    Group { why: BlockReason::Ours, names: &["OUTLAST_LOGIN_SNAPSHOT", "OUTLAST_TEST_POINTS"] },
 ];
 
 const FAMILIES: &[Family] = &[
     Family {
-        why: Why::Provider,
+        why: BlockReason::Provider,
         prefixes: &[
             "AI21_",
             "ANTHROPIC_",
@@ -293,7 +293,7 @@ const FAMILIES: &[Family] = &[
         suffixes: &["_API_BASE", "_API_KEY", "_API_KEYS", "_API_URL", "_BASE_URL", "_ENDPOINT", "_GATEWAY_URL", "_MODEL", "_TOKEN"],
     },
     Family {
-        why: Why::Messaging,
+        why: BlockReason::Messaging,
         prefixes: &[
             "BLUEBUBBLES_",
             "DINGTALK_",
@@ -334,10 +334,10 @@ const FAMILIES: &[Family] = &[
             "_TOKEN",
         ],
     },
-    Family { why: Why::SideModel, prefixes: &["AUXILIARY_"], suffixes: &["_API_KEY", "_BASE_URL"] },
-    Family { why: Why::SideModel, prefixes: &["GATEWAY_RELAY_"], suffixes: &["_KEY", "_SECRET", "_TOKEN"] },
-    Family { why: Why::Interpreter, prefixes: &["CONDA_PREFIX_"], suffixes: &["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"] },
-    Family { why: Why::Ours, prefixes: &["OUTLAST_"], suffixes: &["_KEY", "_PASSWORD", "_SECRET", "_TOKEN"] },
+    Family { why: BlockReason::SideModel, prefixes: &["AUXILIARY_"], suffixes: &["_API_KEY", "_BASE_URL"] },
+    Family { why: BlockReason::SideModel, prefixes: &["GATEWAY_RELAY_"], suffixes: &["_KEY", "_SECRET", "_TOKEN"] },
+    Family { why: BlockReason::Interpreter, prefixes: &["CONDA_PREFIX_"], suffixes: &["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"] },
+    Family { why: BlockReason::Ours, prefixes: &["OUTLAST_"], suffixes: &["_KEY", "_PASSWORD", "_SECRET", "_TOKEN"] },
 ];
 
 #[cfg(test)]
@@ -347,24 +347,24 @@ mod tests {
     #[test]
     fn each_group_is_known_by_its_reason() {
         let expected = [
-            (Why::Provider, "OPENAI_API_KEY OPENAI_BASE_URL OPENAI_API_BASE OPENAI_ORGANIZATION"),
-            (Why::Provider, "ANTHROPIC_API_KEY ANTHROPIC_TOKEN ANTHROPIC_AUTH_TOKEN LLM_MODEL"),
-            (Why::Provider, "OPENROUTER_API_KEY GOOGLE_API_KEY GOOGLE_APPLICATION_CREDENTIALS"),
-            (Why::Provider, "DEEPSEEK_API_KEY MISTRAL_API_KEY GROQ_API_KEY TOGETHER_API_KEY"),
-            (Why::Provider, "PERPLEXITY_API_KEY COHERE_API_KEY FIREWORKS_API_KEY XAI_API_KEY"),
-            (Why::Provider, "HELICONE_API_KEY PARALLEL_API_KEY FIRECRAWL_API_URL GLM_API_KEY"),
-            (Why::Provider, "AZURE_OPENAI_GPT4_API_KEY MINIMAX_CN_API_KEY HF_TOKEN FAL_KEY"),
-            (Why::Messaging, "TELEGRAM_BOT_TOKEN DISCORD_BOT_TOKEN SLACK_APP_TOKEN HASS_TOKEN"),
-            (Why::Messaging, "SLACK_SIGNING_SECRET WHATSAPP_ENABLED SIGNAL_GROUP_ALLOWED_USERS"),
-            (Why::Messaging, "EMAIL_PASSWORD GATEWAY_ALLOWED_USERS GATEWAY_RELAY_SECRET"),
-            (Why::Infrastructure, "GH_TOKEN GITHUB_TOKEN GITHUB_APP_PRIVATE_KEY_PATH"),
-            (Why::Infrastructure, "MODAL_TOKEN_ID MODAL_TOKEN_SECRET DAYTONA_API_KEY VERCEL_TOKEN"),
-            (Why::SideModel, "AUXILIARY_VISION_API_KEY AUXILIARY_WEB_BASE_URL"),
-            (Why::SideModel, "GATEWAY_RELAY_EXTRA_TOKEN"),
-            (Why::Interpreter, "VIRTUAL_ENV CONDA_PREFIX PYTHONHOME CONDA_PREFIX_1"),
-            (Why::Ours, "OUTLAST_TEST_POINTS OUTLAST_HTTP_TOKEN"),
-            (Why::Provider, "openai_api_key APPTAINERENV_OPENAI_API_KEY"),
-            (Why::Infrastructure, "SINGULARITYENV_GH_TOKEN"),
+            (BlockReason::Provider, "OPENAI_API_KEY OPENAI_BASE_URL OPENAI_API_BASE OPENAI_ORGANIZATION"),
+            (BlockReason::Provider, "ANTHROPIC_API_KEY ANTHROPIC_TOKEN ANTHROPIC_AUTH_TOKEN LLM_MODEL"),
+            (BlockReason::Provider, "OPENROUTER_API_KEY GOOGLE_API_KEY GOOGLE_APPLICATION_CREDENTIALS"),
+            (BlockReason::Provider, "DEEPSEEK_API_KEY MISTRAL_API_KEY GROQ_API_KEY TOGETHER_API_KEY"),
+            (BlockReason::Provider, "PERPLEXITY_API_KEY COHERE_API_KEY FIREWORKS_API_KEY XAI_API_KEY"),
+            (BlockReason::Provider, "HELICONE_API_KEY PARALLEL_API_KEY FIRECRAWL_API_URL GLM_API_KEY"),
+            (BlockReason::Provider, "AZURE_OPENAI_GPT4_API_KEY MINIMAX_CN_API_KEY HF_TOKEN FAL_KEY"),
+            (BlockReason::Messaging, "TELEGRAM_BOT_TOKEN DISCORD_BOT_TOKEN SLACK_APP_TOKEN HASS_TOKEN"),
+            (BlockReason::Messaging, "SLACK_SIGNING_SECRET WHATSAPP_ENABLED SIGNAL_GROUP_ALLOWED_USERS"),
+            (BlockReason::Messaging, "EMAIL_PASSWORD GATEWAY_ALLOWED_USERS GATEWAY_RELAY_SECRET"),
+            (BlockReason::Infrastructure, "GH_TOKEN GITHUB_TOKEN GITHUB_APP_PRIVATE_KEY_PATH"),
+            (BlockReason::Infrastructure, "MODAL_TOKEN_ID MODAL_TOKEN_SECRET DAYTONA_API_KEY VERCEL_TOKEN"),
+            (BlockReason::SideModel, "AUXILIARY_VISION_API_KEY AUXILIARY_WEB_BASE_URL"),
+            (BlockReason::SideModel, "GATEWAY_RELAY_EXTRA_TOKEN"),
+            (BlockReason::Interpreter, "VIRTUAL_ENV CONDA_PREFIX PYTHONHOME CONDA_PREFIX_1"),
+            (BlockReason::Ours, "OUTLAST_TEST_POINTS OUTLAST_HTTP_TOKEN"),
+            (BlockReason::Provider, "openai_api_key APPTAINERENV_OPENAI_API_KEY"),
+            (BlockReason::Infrastructure, "SINGULARITYENV_GH_TOKEN"),
         ];
         for (why, names) in expected {
             for name in names.split(' ') {

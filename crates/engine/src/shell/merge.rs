@@ -11,7 +11,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub use check::{Fault, MergeError, Part, STRING_LIMIT, Source, TOTAL_LIMIT, parse_variable};
+pub use check::{LaunchPart, MergeError, STRING_LIMIT, TOTAL_LIMIT, VariableFault, VariableSource, parse_variable};
 use check::{check, check_size};
 
 use super::blocked::{forced_name, is_blocked};
@@ -19,7 +19,7 @@ use super::{SYSTEM_PATH, Shell, ShellKind, Snapshot, Variable};
 
 /// All that goes into a launch.
 #[derive(Clone, Copy)]
-pub struct Parts<'a> {
+pub struct LaunchInputs<'a> {
     /// The caller's environment, as it was when it asked. Of a name that occurs twice the last
     /// counts, as it does for bash.
     pub caller: &'a [Variable],
@@ -30,9 +30,9 @@ pub struct Parts<'a> {
     /// The shell for a line.
     pub shell: &'a Shell,
     /// What to run.
-    pub form: Form<'a>,
+    pub form: CommandForm<'a>,
     /// What its output goes to.
-    pub mode: Mode,
+    pub mode: OutputMode,
     /// Where it runs.
     pub cwd: &'a Path,
     /// The process it is.
@@ -41,7 +41,7 @@ pub struct Parts<'a> {
 
 /// What to run.
 #[derive(Clone, Copy)]
-pub enum Form<'a> {
+pub enum CommandForm<'a> {
     /// A line for the shell.
     Line(&'a [u8]),
     /// A program and its arguments, as they are.
@@ -50,7 +50,7 @@ pub enum Form<'a> {
 
 /// What a command's output goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum OutputMode {
     /// A pipe.
     Pipe,
     /// A terminal of its own.
@@ -58,9 +58,9 @@ pub enum Mode {
 }
 
 /// What the keeper is to execute. The program is `argv[0]`: a path in the line form; in the argv
-/// form to be found with [`resolve_program`](super::resolve_program) and [`Launch::path`].
+/// form to be found with [`resolve_program`](super::resolve_program) and [`MergedLaunch::path`].
 #[derive(Clone, PartialEq, Eq)]
-pub struct Launch {
+pub struct MergedLaunch {
     /// The arguments, the program's name first.
     pub argv: Vec<Vec<u8>>,
     /// The whole environment, sorted by name.
@@ -69,23 +69,27 @@ pub struct Launch {
     pub removed: Vec<Vec<u8>>,
 }
 
-impl Launch {
+impl MergedLaunch {
     /// The PATH that the command has.
     pub fn path(&self) -> &[u8] {
         self.env.iter().find(|(name, _)| name == b"PATH").map_or(&[], |(_, value)| value)
     }
 }
 
-impl fmt::Debug for Launch {
+impl fmt::Debug for MergedLaunch {
     // Neither arguments nor values belong in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
-        f.debug_struct("Launch").field("arguments", &self.argv.len()).field("names", &names).field("removed", &self.removed.len()).finish()
+        f.debug_struct("MergedLaunch")
+            .field("arguments", &self.argv.len())
+            .field("names", &names)
+            .field("removed", &self.removed.len())
+            .finish()
     }
 }
 
 /// Makes argv and environment of a command.
-pub fn merge(parts: &Parts<'_>) -> Result<Launch, MergeError> {
+pub fn merge(parts: &LaunchInputs<'_>) -> Result<MergedLaunch, MergeError> {
     let explicit = explicit(parts.extras)?;
     let (mut env, removed) = inherited(parts.caller)?;
 
@@ -103,7 +107,7 @@ pub fn merge(parts: &Parts<'_>) -> Result<Launch, MergeError> {
     let argv = argv(parts, &mut env)?;
     let env: Vec<Variable> = env.into_iter().collect();
     check_size(parts, &argv, &env)?;
-    Ok(Launch { argv, env, removed })
+    Ok(MergedLaunch { argv, env, removed })
 }
 
 type Environment = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -113,7 +117,7 @@ fn explicit(extras: &[Variable]) -> Result<Environment, MergeError> {
     let mut explicit = Environment::new();
     for (index, (name, value)) in extras.iter().enumerate() {
         let plain = forced_name(name).unwrap_or(name);
-        check(Source::Explicit, index + 1, plain, value)?;
+        check(VariableSource::Explicit, index + 1, plain, value)?;
         explicit.insert(plain.to_vec(), value.clone());
     }
     Ok(explicit)
@@ -123,7 +127,7 @@ fn explicit(extras: &[Variable]) -> Result<Environment, MergeError> {
 fn inherited(caller: &[Variable]) -> Result<(Environment, BTreeSet<Vec<u8>>), MergeError> {
     let (mut env, mut removed) = (Environment::new(), BTreeSet::new());
     for (index, (name, value)) in caller.iter().enumerate() {
-        check(Source::Caller, index + 1, name, value)?;
+        check(VariableSource::Caller, index + 1, name, value)?;
         if forced_name(name).is_some() || is_blocked(name).is_some() {
             removed.insert(name.clone());
         } else if name != b"_" {
@@ -135,13 +139,13 @@ fn inherited(caller: &[Variable]) -> Result<(Environment, BTreeSet<Vec<u8>>), Me
 
 /// What holds unless it was asked for differently. An inherited value does not count as asked for
 /// without a terminal: it was chosen for the terminal that the caller sits at.
-fn set_defaults(env: &mut Environment, parts: &Parts<'_>) {
+fn set_defaults(env: &mut Environment, parts: &LaunchInputs<'_>) {
     let pagers = ["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"];
     let mut set = |name: &str, value: &[u8]| env.insert(name.into(), value.to_vec());
     set("PYTHONUNBUFFERED", b"1");
     set("PWD", parts.cwd.as_os_str().as_bytes());
     match parts.mode {
-        Mode::Pipe => {
+        OutputMode::Pipe => {
             set("TERM", b"dumb");
             for pager in pagers {
                 set(pager, b"cat");
@@ -155,7 +159,7 @@ fn set_defaults(env: &mut Environment, parts: &Parts<'_>) {
                 env.insert(b"NO_COLOR".to_vec(), b"1".to_vec());
             }
         }
-        Mode::Pty => {
+        OutputMode::Pty => {
             // The size is the terminal's to tell, and it may change.
             env.remove(b"LINES".as_slice());
             env.remove(b"COLUMNS".as_slice());
@@ -204,17 +208,17 @@ fn join_path(caller: Option<&[u8]>, login: Option<&[u8]>) -> Vec<u8> {
     entries.join(&b':')
 }
 
-fn argv(parts: &Parts<'_>, env: &mut Environment) -> Result<Vec<Vec<u8>>, MergeError> {
+fn argv(parts: &LaunchInputs<'_>, env: &mut Environment) -> Result<Vec<Vec<u8>>, MergeError> {
     let line = match parts.form {
-        Form::Argv([]) => return Err(MergeError::NoCommand),
-        Form::Argv(argv) => {
+        CommandForm::Argv([]) => return Err(MergeError::NoCommand),
+        CommandForm::Argv(argv) => {
             return match argv.iter().position(|argument| argument.contains(&0)) {
-                Some(at) => Err(MergeError::Nul(Part::Argument(at))),
+                Some(at) => Err(MergeError::Nul(LaunchPart::Argument(at))),
                 None => Ok(argv.to_vec()),
             };
         }
-        Form::Line(line) if line.contains(&0) => return Err(MergeError::Nul(Part::Line)),
-        Form::Line(line) => line,
+        CommandForm::Line(line) if line.contains(&0) => return Err(MergeError::Nul(LaunchPart::Line)),
+        CommandForm::Line(line) => line,
     };
     let shell = parts.shell.path.as_os_str().as_bytes();
     let options: &[&[u8]] = match parts.shell.kind {

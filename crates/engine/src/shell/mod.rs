@@ -17,12 +17,15 @@ mod program;
 mod snapshot;
 
 pub(crate) use blocked::is_missed;
-pub use blocked::{Why, forced_name, is_blocked};
+pub use blocked::{BlockReason, forced_name, is_blocked};
 pub use cwd::{NoDirectory, existing_cwd};
 pub use find::{Shell, ShellKind, find};
-pub use merge::{Fault, Form, Launch, MergeError, Mode, Part, Parts, STRING_LIMIT, Source, TOTAL_LIMIT, merge, parse_variable};
+pub use merge::{
+    CommandForm, LaunchInputs, LaunchPart, MergeError, MergedLaunch, OutputMode, STRING_LIMIT, TOTAL_LIMIT, VariableFault, VariableSource,
+    merge, parse_variable,
+};
 pub use program::{ProgramError, resolve_program};
-pub use snapshot::{DEFAULT_LIMIT, Request, Snapshot, SnapshotState, Snapshots, TakeFailure};
+pub use snapshot::{DEFAULT_LIMIT, Snapshot, SnapshotRequest, SnapshotState, Snapshots, TakeFailure};
 
 /// One environment variable, name and value, as the bytes they are.
 pub type Variable = (Vec<u8>, Vec<u8>);

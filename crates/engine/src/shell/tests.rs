@@ -55,9 +55,9 @@ impl User {
     }
 
     /// Runs a function with the request for this user's snapshot.
-    fn ask<T>(&self, with: impl FnOnce(&Snapshots, &Request<'_>) -> T) -> T {
+    fn ask<T>(&self, with: impl FnOnce(&Snapshots, &SnapshotRequest<'_>) -> T) -> T {
         let (home, kept) = (self.home(), self.kept());
-        let request = Request { shell: &self.shell, home: &home, user: "ann", dir: &kept, limit: self.limit };
+        let request = SnapshotRequest { shell: &self.shell, home: &home, user: "ann", dir: &kept, limit: self.limit };
         with(&self.snapshots, &request)
     }
 
@@ -82,7 +82,7 @@ impl User {
         Some(String::from_utf8_lossy(&found.1).into_owned())
     }
 
-    fn launch(&self, form: Form<'_>, caller: &[(&str, &str)], extras: &[(&str, &str)]) -> Launch {
+    fn launch(&self, form: CommandForm<'_>, caller: &[(&str, &str)], extras: &[(&str, &str)]) -> MergedLaunch {
         let pairs =
             |list: &[(&str, &str)]| -> Vec<Variable> { list.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect() };
         let home = self.home();
@@ -90,13 +90,13 @@ impl User {
         caller.push((b"HOME".to_vec(), home.as_os_str().as_encoded_bytes().to_vec()));
         caller.push((b"PATH".to_vec(), b"/usr/bin:/bin".to_vec()));
         let snapshot = self.snapshot();
-        merge(&Parts {
+        merge(&LaunchInputs {
             caller: &caller,
             extras: &pairs(extras),
             snapshot: snapshot.as_ref(),
             shell: &self.shell,
             form,
-            mode: Mode::Pipe,
+            mode: OutputMode::Pipe,
             cwd: &home,
             process_id: "proc_0123456789ab",
         })
@@ -109,7 +109,7 @@ impl User {
     }
 
     fn run_with(&self, line: &str, caller: &[(&str, &str)], extras: &[(&str, &str)]) -> Ran {
-        execute(self.launch(Form::Line(line.as_bytes()), caller, extras))
+        execute(self.launch(CommandForm::Line(line.as_bytes()), caller, extras))
     }
 
     /// How often login files ran, where they count themselves.
@@ -120,7 +120,7 @@ impl User {
 
 const COUNTED: &str = "echo x >> ~/logins\n";
 
-fn execute(launch: Launch) -> Ran {
+fn execute(launch: MergedLaunch) -> Ran {
     let word = |bytes: Vec<u8>| std::ffi::OsString::from_vec(bytes);
     let path = launch.path().to_vec();
     let mut argv = launch.argv.into_iter();
@@ -169,7 +169,7 @@ fn exports_functions_and_aliases_of_login_files_are_there() {
 
     // A program that is started without a shell gets the exports.
     let argv = ["env".into(), "-0".into()];
-    let env = execute(user.launch(Form::Argv(&argv), &[], &[])).stdout;
+    let env = execute(user.launch(CommandForm::Argv(&argv), &[], &[])).stdout;
     assert!(env.split('\0').any(|entry| entry == "GREETING=hello"), "{env}");
     assert!(!env.contains("BASH_ENV"), "{env}");
 }
@@ -268,7 +268,7 @@ fn a_definition_that_bash_cannot_read_does_not_harm_the_command() {
     let user = User::with("good() { echo good; }\nbad() { echo bad; }\nalias fine='echo fine'\n");
     let file = user.snapshot().unwrap().file().unwrap().to_owned();
     let text = fs::read_to_string(&file).unwrap().replace("echo bad", "if ( ;; &");
-    let launch = user.launch(Form::Line(b"good; fine; bad"), &[], &[]);
+    let launch = user.launch(CommandForm::Line(b"good; fine; bad"), &[], &[]);
     fs::write(&file, text).unwrap();
     let ran = execute(launch);
     assert_eq!((ran.stdout.as_str(), ran.code), ("good\nfine\n", Some(127)));

@@ -58,7 +58,7 @@ async fn what_is_part_of_a_known_process_is_not_taken_in() {
         let own = world.client.adopt(AdoptFrom::Pid { pid }).await.unwrap_err();
         assert_eq!((own.code(), own.to_string()), ("not_that_process", format!("pid {pid} belongs to {}: {why}", process.id())));
         let other = world.session("other").adopt(AdoptFrom::Pid { pid }).await.unwrap_err();
-        assert_eq!(other.to_string(), format!("pid {pid} belongs to a process of another conversation: {why}"));
+        assert_eq!(other.to_string(), format!("pid {pid} belongs to a process of another session: {why}"));
     }
     process.kill(Default::default()).await.unwrap();
 }

@@ -278,6 +278,6 @@ fn case_219_another_conversations_entry_is_not_taken_in_by_this_one() {
     let checkpoint = json!([{"pid": sleeper.pid(), "session_key": "mine"}]);
     std::fs::write(p.work().join("processes.json"), checkpoint.to_string()).unwrap();
     let answer = Answer::from(p.command(["adopt", "--json", "processes.json"]).env("OUTLAST_SESSION", "another").output().unwrap());
-    assert!(skipped(&answer).contains("another conversation"));
+    assert!(skipped(&answer).contains("another session"));
     assert!(sleeper.is_alive());
 }

@@ -1,7 +1,7 @@
 //! Which notices a taker is given.
 
 use super::rows::NoticeRow;
-use super::{Answered, Entry, by_seq, column, until};
+use super::{AnswerSize, NoticeEntry, by_seq, column, until};
 use outlast_core::notice_state::{LeaseHolder, Moment, NoticeEvent, NoticeGeneration, NoticeReply, TakerKind, Uptime, Verdict};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Claim {
 /// What came of a claim.
 #[derive(Debug, Default)]
 pub(crate) struct Claimed {
-    pub(crate) given: Vec<Entry>,
+    pub(crate) given: Vec<NoticeEntry>,
     /// How many were dropped because they are for a generation of the session that has ended.
     pub(crate) too_late: u64,
 }
@@ -42,12 +42,13 @@ fn open_of_session() -> String {
 
 /// Gives out the next notices of a session, each to one taker until its lease ends. A taker of a generation that has ended is given none.
 pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed> {
-    lives(db, &claim.session, &claim.generation)?;
+    note_generation(db, &claim.session, &claim.generation)?;
     let newest = newest_generation(db, &claim.session)?;
     if !claim.generation.is_empty() && newest.as_ref() != Some(&claim.generation) {
         return Ok(Claimed::default());
     }
-    let (mut given, mut changed, mut unreadable, mut too_late, mut answered) = (Vec::new(), Vec::new(), Vec::new(), 0, Answered::default());
+    let (mut given, mut changed, mut unreadable, mut too_late, mut answered) =
+        (Vec::new(), Vec::new(), Vec::new(), 0, AnswerSize::default());
     let mut open = db.prepare_cached(&open_of_session())?;
     let mut rows = open.query(params![claim.session])?;
     while given.len() < claim.limit
@@ -59,7 +60,7 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed>
         match step.reply {
             NoticeReply::Given => match by_seq(db, row.seq)? {
                 None => {}
-                Some(Entry { unreadable: Some(why), .. }) => unreadable.push((row, why)),
+                Some(NoticeEntry { unreadable: Some(why), .. }) => unreadable.push((row, why)),
                 Some(entry) if answered.has_room(entry.answered_bytes()) => given.push((row, step, entry)),
                 Some(_) => break,
             },
@@ -77,7 +78,7 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed>
     for (mut row, why) in unreadable {
         drop_unreadable(db, &mut row, &why, claim.now)?;
     }
-    let give = |(mut row, step, mut entry): (NoticeRow, _, Entry)| -> rusqlite::Result<Entry> {
+    let give = |(mut row, step, mut entry): (NoticeRow, _, NoticeEntry)| -> rusqlite::Result<NoticeEntry> {
         row.carry_out(db, step, claim.now)?;
         entry.follow(&row.notice, claim.now);
         Ok(entry)
@@ -121,8 +122,8 @@ pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::
 }
 
 /// What became of one notice that a sink asked for by its place.
-pub(super) enum One {
-    Given(Box<Entry>),
+pub(super) enum SinkClaim {
+    Given(Box<NoticeEntry>),
     /// Another client or sink has it.
     Lent,
     /// It is for a generation of the session that has not begun.
@@ -133,26 +134,26 @@ pub(super) enum One {
 
 /// Gives one notice to a sink, by the rules of [`claim`]. A sink that asks again with the same token gets the same answer: the first one may
 /// not have arrived.
-pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<One> {
-    let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok(One::Over) };
+pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<SinkClaim> {
+    let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok(SinkClaim::Over) };
     let newest = newest_generation(db, &claim.session)?;
     let step = row.decide(claim.event(LeaseHolder::Sink, generation_of(db, &row, newest.as_deref())?), claim.now);
     match step.reply {
         NoticeReply::Given => {
-            let Some(mut entry) = by_seq(db, seq)? else { return Ok(One::Over) };
+            let Some(mut entry) = by_seq(db, seq)? else { return Ok(SinkClaim::Over) };
             if let Some(why) = &entry.unreadable {
                 drop_unreadable(db, &mut row, why, claim.now)?;
-                return Ok(One::Over);
+                return Ok(SinkClaim::Over);
             }
             row.carry_out(db, step, claim.now)?;
             entry.follow(&row.notice, claim.now);
-            Ok(One::Given(Box::new(entry)))
+            Ok(SinkClaim::Given(Box::new(entry)))
         }
-        NoticeReply::Busy => Ok(One::Lent),
-        NoticeReply::Skipped => Ok(One::NotYet),
+        NoticeReply::Busy => Ok(SinkClaim::Lent),
+        NoticeReply::Skipped => Ok(SinkClaim::NotYet),
         NoticeReply::Done | NoticeReply::None | NoticeReply::Already | NoticeReply::Lost => {
             row.carry_out(db, step, claim.now)?;
-            Ok(One::Over)
+            Ok(SinkClaim::Over)
         }
     }
 }
@@ -187,7 +188,7 @@ pub(crate) fn open_sessions(db: &Connection, now: Moment) -> rusqlite::Result<(V
 }
 
 /// Remembers that this generation of a session was seen.
-pub(crate) fn lives(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
+pub(crate) fn note_generation(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
     if generation.is_empty() {
         return Ok(());
     }

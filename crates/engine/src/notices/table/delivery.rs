@@ -1,7 +1,7 @@
 //! Deliveries to the sinks that push.
 
 use super::rows::{DeliveryRow, on_deliveries};
-use super::{Entry, bounded, by_seq, column, json_bytes, until};
+use super::{NoticeEntry, bounded, by_seq, column, json_bytes, until};
 use crate::config::Push;
 use outlast_core::Time;
 use outlast_core::notice_state::{DeliveryEvent, DeliveryOutcome, Moment, Uptime};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Something a sink owes.
 #[derive(Debug, Clone)]
-pub(crate) struct Owed {
-    pub(crate) entry: Entry,
+pub(crate) struct OwedDelivery {
+    pub(crate) entry: NoticeEntry,
     pub(crate) attempts: u32,
     pub(crate) first_at: Time,
     pub(crate) lease: String,
@@ -19,7 +19,14 @@ pub(crate) struct Owed {
 }
 
 /// Gives a sink what it owes now, in order. What was handed back untried holds up what is behind it in its session; what failed and waits does not.
-pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: Uptime, now: Moment) -> rusqlite::Result<Vec<Owed>> {
+pub(crate) fn take(
+    db: &Connection,
+    sink: &str,
+    limit: usize,
+    lease: &str,
+    lease_for: Uptime,
+    now: Moment,
+) -> rusqlite::Result<Vec<OwedDelivery>> {
     take_those(db, sink, limit, lease, lease_for, now, "TRUE")
 }
 
@@ -32,7 +39,7 @@ pub(super) fn take_those(
     lease_for: Uptime,
     now: Moment,
     so: &str,
-) -> rusqlite::Result<Vec<Owed>> {
+) -> rusqlite::Result<Vec<OwedDelivery>> {
     let mut due = db.prepare_cached(&format!(
         "WITH put_off AS (
              SELECT session, MIN(seq) AS first FROM delivery INDEXED BY delivery_open
@@ -55,13 +62,13 @@ pub(super) fn take_those(
     // hold up others.
     let mut unreadable = Vec::new();
     let readable = due.filter_map(Result::transpose).filter_map(|one| match one {
-        Ok((row, Entry { unreadable: Some(why), .. })) => {
+        Ok((row, NoticeEntry { unreadable: Some(why), .. })) => {
             unreadable.push((row, why));
             None
         }
         one => Some(one),
     });
-    let lent = bounded(readable, |(_, entry): &(DeliveryRow, Entry)| entry.answered_bytes())?;
+    let lent = bounded(readable, |(_, entry): &(DeliveryRow, NoticeEntry)| entry.answered_bytes())?;
     drop(rows);
     for (row, why) in &mut unreadable {
         tracing::error!(sink, seq = row.seq, why, "a notice is given up");
@@ -71,19 +78,19 @@ pub(super) fn take_those(
         // There may be more due deliveries than the limit returned.
         return take_those(db, sink, limit, lease, lease_for, now, so);
     }
-    let lend = |(mut row, mut entry): (DeliveryRow, Entry)| -> rusqlite::Result<Owed> {
+    let lend = |(mut row, mut entry): (DeliveryRow, NoticeEntry)| -> rusqlite::Result<OwedDelivery> {
         let attempts = row.delivery.tries;
         row.apply(db, DeliveryEvent::Take { token: lease, until: now.up.saturating_add(lease_for) }, now)?;
         entry.notice.repeat |= row.delivery.maybe_told;
         let first_at = row.delivery.first_try.unwrap_or(now.utc);
-        Ok(Owed { entry, attempts, first_at, lease: lease.to_owned(), reason: String::new() })
+        Ok(OwedDelivery { entry, attempts, first_at, lease: lease.to_owned(), reason: String::new() })
     };
     lent.into_iter().map(lend).collect()
 }
 
 /// How a push went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Pushed {
+pub(crate) enum PushResult {
     /// It was taken.
     Delivered,
     /// It is to be tried again after so long.
@@ -94,7 +101,7 @@ pub(crate) enum Pushed {
     Dead { reason: String },
 }
 
-impl Pushed {
+impl PushResult {
     fn outcome(&self, now: Moment) -> DeliveryOutcome<'_> {
         let at = |after: &Duration| now.up.saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX));
         match self {
@@ -107,7 +114,7 @@ impl Pushed {
 }
 
 /// Writes down how a push went. `false`: the lease of the sink is over.
-pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &Pushed, now: Moment) -> rusqlite::Result<bool> {
+pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &PushResult, now: Moment) -> rusqlite::Result<bool> {
     match DeliveryRow::find(db, sink, seq)? {
         Some(mut row) => row.apply(db, DeliveryEvent::Report { token: lease, outcome: how.outcome(now) }, now),
         None => Ok(false),
@@ -169,7 +176,7 @@ pub(crate) fn failing(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite:
 }
 
 /// What sinks gave up on.
-pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusqlite::Result<Vec<(String, Owed)>> {
+pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusqlite::Result<Vec<(String, OwedDelivery)>> {
     let mut found = db.prepare_cached(
         "SELECT seq, sink, attempts, first_at, reason FROM delivery INDEXED BY delivery_dead WHERE state = 'dead' AND (?1 IS NULL OR session = ?1) ORDER BY seq LIMIT ?2",
     )?;
@@ -177,9 +184,9 @@ pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusq
         let Some(entry) = by_seq(db, r.get::<_, i64>(0)? as u64)? else { return Ok(None) };
         let first_at = Time::from_micros(r.get(3)?);
         let (sink, attempts, reason) = (column::text(r, 1)?, column::count(r, 2)?, column::text(r, 4)?);
-        Ok(Some((sink, Owed { entry, attempts, first_at, lease: String::new(), reason })))
+        Ok(Some((sink, OwedDelivery { entry, attempts, first_at, lease: String::new(), reason })))
     })?;
-    bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, Owed)| owed.entry.answered_bytes() + json_bytes(&owed.reason))
+    bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, OwedDelivery)| owed.entry.answered_bytes() + json_bytes(&owed.reason))
 }
 
 /// Has dead letters tried again: one notice's or all, of one sink or of all.

@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 pub(crate) const MAX_REMOVED_AT_ONCE: usize = 2_000;
 
 /// A new engine has started: what the old one was sending is taken back. After a reboot all leases are over.
-pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> rusqlite::Result<()> {
+pub(crate) fn engine_started(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> rusqlite::Result<()> {
     if rebuilt {
         // A client that goes on behind the last notice it saw must not wait for numbers that were given before. There were never a thousand notices a second.
         set_floor(db, last_seq(db)?.max(now.utc.micros() as u64 / 1_000))?;

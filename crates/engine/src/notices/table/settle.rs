@@ -5,32 +5,12 @@ use super::rows::{NoticeRow, on_deliveries, on_each};
 use crate::config::Push;
 use outlast_core::ProcessId;
 use outlast_core::notice_state::{self, DeliveryEvent, Moment, NoticeEvent, NoticeReply};
+use outlast_wire::v1::notice::Verdict;
 use rusqlite::{Connection, ToSql, params};
 
-/// What a taker reports of a notice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The owner was told.
-    Delivered,
-    /// The owner was not told: the notice is to be given again.
-    Released,
-    /// The owner is not to be told, for this reason.
-    Dropped(String),
-}
-
-impl Verdict {
-    fn as_core(&self) -> notice_state::Verdict<'_> {
-        match self {
-            Self::Delivered => notice_state::Verdict::Delivered,
-            Self::Released => notice_state::Verdict::Released,
-            Self::Dropped(reason) => notice_state::Verdict::Dropped(reason),
-        }
-    }
-}
-
-/// What became of that.
+/// The result of an attempt to settle a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum SettleReply {
     Done,
     /// It was settled before, in this or another way.
     Already,
@@ -42,33 +22,38 @@ pub(crate) enum Settled {
 
 /// What became of one notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Judged {
+pub(crate) struct SettleResult {
     pub(crate) id: String,
-    pub(crate) settled: Settled,
+    pub(crate) settled: SettleReply,
     /// The process whose end it tells.
     pub(crate) completion_of: Option<ProcessId>,
 }
 
 /// Settles a notice by its name. `session`: whose it must be, unless a person asks. `lease`: the token that was given with it, if the caller kept it.
-pub(crate) fn judge(
+pub(crate) fn settle(
     db: &Connection,
     id: &str,
     session: Option<&str>,
     lease: Option<&str>,
     verdict: &Verdict,
     now: Moment,
-) -> rusqlite::Result<Judged> {
-    let unknown = Judged { id: id.to_owned(), settled: Settled::Unknown, completion_of: None };
+) -> rusqlite::Result<SettleResult> {
+    let unknown = SettleResult { id: id.to_owned(), settled: SettleReply::Unknown, completion_of: None };
     let Some(mut row) = NoticeRow::with_id(db, id)? else { return Ok(unknown) };
     if session.is_some_and(|session| session != row.session) {
         return Ok(unknown);
     }
-    let settled = match row.apply(db, NoticeEvent::Settle { token: lease, verdict: verdict.as_core() }, now)? {
-        NoticeReply::Lost => Settled::Lost,
-        NoticeReply::Already => Settled::Already,
-        NoticeReply::Done | NoticeReply::None | NoticeReply::Given | NoticeReply::Busy | NoticeReply::Skipped => Settled::Done,
+    let verdict = match verdict {
+        Verdict::Delivered => notice_state::Verdict::Delivered,
+        Verdict::Released => notice_state::Verdict::Released,
+        Verdict::Dropped { reason } => notice_state::Verdict::Dropped(reason),
     };
-    Ok(Judged { settled, completion_of: row.end_of(), ..unknown })
+    let settled = match row.apply(db, NoticeEvent::Settle { token: lease, verdict }, now)? {
+        NoticeReply::Lost => SettleReply::Lost,
+        NoticeReply::Already => SettleReply::Already,
+        NoticeReply::Done | NoticeReply::None | NoticeReply::Given | NoticeReply::Busy | NoticeReply::Skipped => SettleReply::Done,
+    };
+    Ok(SettleResult { settled, completion_of: row.end_of(), ..unknown })
 }
 
 /// The taker that was given these disconnected without a report: they are given again, as possible repeats.

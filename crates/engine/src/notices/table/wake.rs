@@ -3,8 +3,8 @@
 //! A delivery is lent to the sink as to any other; the notice itself it claims when it is about to tell ([`begin`]), by the rules and under the token by
 //! which every taker claims. How the call went settles both.
 
-use super::claim::{One, claim_one};
-use super::delivery::{Owed, Pushed, pushed as delivery_pushed, remove_settled, take_those};
+use super::claim::{SinkClaim, claim_one};
+use super::delivery::{OwedDelivery, PushResult, pushed as delivery_pushed, remove_settled, take_those};
 use super::rows::{DeliveryRow, NoticeRow};
 use super::{Claim, until};
 use outlast_core::ProcessId;
@@ -21,7 +21,14 @@ const NOT_YET: Uptime = 60_000_000;
 const FREE: &str = "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.settled_at = 0 AND n.lease_up > ?2)";
 
 /// Gives the sink what it owes now. What another taker has must wait for what becomes of that.
-pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: Uptime, now: Moment) -> rusqlite::Result<Vec<Owed>> {
+pub(crate) fn take(
+    db: &Connection,
+    sink: &str,
+    limit: usize,
+    lease: &str,
+    lease_for: Uptime,
+    now: Moment,
+) -> rusqlite::Result<Vec<OwedDelivery>> {
     remove_settled(db, sink, now)?;
     take_those(db, sink, limit, lease, lease_for, now, FREE)
 }
@@ -41,7 +48,7 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
 
 /// The sink is about to tell these, each lent to it under its token. Those that it may tell, in the same order: no other taker is given them until it
 /// reports, or its lease ends. What it may not tell is its own no more. Whether some of that is still owed, and due once the other taker has settled it.
-pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<Owed>, bool)> {
+pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<OwedDelivery>, bool)> {
     let (mut go, mut put_back) = (Vec::new(), false);
     for (seq, lease) in lent {
         let Some(mut row) = DeliveryRow::find(db, sink, *seq)? else { continue };
@@ -60,18 +67,18 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
             now,
         };
         let at = match claim_one(db, *seq, &claim)? {
-            One::Given(mut entry) => {
+            SinkClaim::Given(mut entry) => {
                 entry.notice.repeat |= row.delivery.maybe_told;
                 let (attempts, first_at) = (row.delivery.tries.saturating_sub(1), row.delivery.first_try.unwrap_or(now.utc));
-                go.push(Owed { entry: *entry, attempts, first_at, lease: lease.clone(), reason: String::new() });
+                go.push(OwedDelivery { entry: *entry, attempts, first_at, lease: lease.clone(), reason: String::new() });
                 continue;
             }
-            One::Over => {
+            SinkClaim::Over => {
                 row.remove(db)?;
                 continue;
             }
-            One::Lent => now.up,
-            One::NotYet => now.up + NOT_YET,
+            SinkClaim::Lent => now.up,
+            SinkClaim::NotYet => now.up + NOT_YET,
         };
         put_back |= row.apply(db, DeliveryEvent::Report { token: lease, outcome: DeliveryOutcome::NotTried { at } }, now)?;
     }
@@ -84,7 +91,7 @@ pub(crate) fn pushed(
     sink: &str,
     seq: u64,
     lease: &str,
-    how: &Pushed,
+    how: &PushResult,
     now: Moment,
 ) -> rusqlite::Result<(bool, Option<ProcessId>)> {
     if !delivery_pushed(db, sink, seq, lease, how, now)? {
@@ -92,10 +99,10 @@ pub(crate) fn pushed(
     }
     let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok((true, None)) };
     let call = match how {
-        Pushed::Delivered => SinkCall::Told,
-        Pushed::Later { .. } => SinkCall::NotTried,
+        PushResult::Delivered => SinkCall::Told,
+        PushResult::Later { .. } => SinkCall::NotTried,
         // What failed may have come through all the same.
-        Pushed::Again { .. } | Pushed::Dead { .. } => SinkCall::Failed,
+        PushResult::Again { .. } | PushResult::Dead { .. } => SinkCall::Failed,
     };
     let reply = row.apply(db, NoticeEvent::SinkReport { token: lease, call }, now)?;
     Ok((true, row.end_of().filter(|_| call == SinkCall::Told && reply == NoticeReply::Done)))

@@ -8,7 +8,7 @@ fn case_110_of_two_that_ask_at_once_one_is_given_it_and_if_it_fails_the_other() 
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     let first = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert!(desk.gateway("a").is_empty());
-    assert_eq!(desk.judge(&first[0], Some(&first[0].lease), &Verdict::Released), Settled::Done);
+    assert_eq!(desk.settle(&first[0], Some(&first[0].lease), &Verdict::Released), SettleReply::Done);
     let second = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!(second[0].notice.seq, seq);
     assert!(!second[0].notice.repeat, "who had it says that it was not told");
@@ -43,9 +43,9 @@ fn case_116_a_taker_that_dies_loses_nothing_and_the_next_is_told_so() {
     let next = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((next[0].notice.seq, next[0].notice.repeat, next[0].attempts), (seq, true, 2));
     // The dead one comes back after all: it is not its own any more.
-    assert_eq!(desk.judge(&next[0], Some(&dead[0].lease), &Verdict::Delivered), Settled::Lost);
-    assert_eq!(desk.judge(&next[0], Some(&next[0].lease), &Verdict::Delivered), Settled::Done);
-    assert_eq!(desk.judge(&next[0], Some(&next[0].lease), &Verdict::Delivered), Settled::Already);
+    assert_eq!(desk.settle(&next[0], Some(&dead[0].lease), &Verdict::Delivered), SettleReply::Lost);
+    assert_eq!(desk.settle(&next[0], Some(&next[0].lease), &Verdict::Delivered), SettleReply::Done);
+    assert_eq!(desk.settle(&next[0], Some(&next[0].lease), &Verdict::Delivered), SettleReply::Already);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn case_117_what_was_run_again_is_not_told_even_if_somebody_had_it() {
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     supersede(&desk.db, &id(2).to_string(), &id(9).to_string(), desk.now).unwrap();
     assert_eq!(desk.state(released).0, "leased");
-    desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released);
+    desk.settle(&given[0], Some(&given[0].lease), &Verdict::Released);
     assert_eq!(desk.state(released), ("superseded".into(), format!("run again as {}", id(9))));
 
     let lapsed = desk.put(&completion(3, owner("a", ""))).unwrap();
@@ -90,7 +90,7 @@ fn a_push_is_due_however_the_clock_is_set() {
     desk.now.utc = Time::from_micros(DAY);
     let taken = take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap();
     assert_eq!(taken.len(), 1);
-    let again = Pushed::Again { after: Duration::from_secs(5), reason: "busy".into() };
+    let again = PushResult::Again { after: Duration::from_secs(5), reason: "busy".into() };
     assert!(pushed(&desk.db, "hook", 1, "w", &again, desk.now).unwrap());
     desk.now.utc = Time::from_micros(SECOND);
     assert_eq!(next_due(&desk.db, "hook", desk.now).unwrap(), Some(Duration::from_secs(5)));
@@ -101,13 +101,13 @@ fn a_push_is_due_however_the_clock_is_set() {
 #[test]
 fn after_a_reboot_nobody_has_anything_and_what_they_had_may_have_been_told() {
     let mut desk = Desk::new();
-    begun(&desk.db, "first", false, desk.now).unwrap();
+    engine_started(&desk.db, "first", false, desk.now).unwrap();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     desk.drain("a");
-    begun(&desk.db, "first", false, desk.now).unwrap();
+    engine_started(&desk.db, "first", false, desk.now).unwrap();
     assert!(desk.drain("a").is_empty(), "an engine that is started again leaves leases as they are");
     desk.now.up = SECOND;
-    begun(&desk.db, "second", false, desk.now).unwrap();
+    engine_started(&desk.db, "second", false, desk.now).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
 }
@@ -124,7 +124,7 @@ fn who_releases_without_the_word_cannot_know_that_it_was_not_told() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
-    assert_eq!(desk.judge(&given[0], None, &Verdict::Released), Settled::Done);
+    assert_eq!(desk.settle(&given[0], None, &Verdict::Released), SettleReply::Done);
     assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
 }
 
@@ -133,19 +133,19 @@ fn nobody_settles_what_is_another_conversations() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
-    let of = |session, lease| judge(&desk.db, &given[0].notice.event_id, session, lease, &Verdict::Delivered, desk.now).unwrap().settled;
-    assert_eq!(of(Some("b"), Some(given[0].lease.as_str())), Settled::Unknown);
-    assert_eq!(of(Some("a"), Some("guessed")), Settled::Lost);
+    let of = |session, lease| settle(&desk.db, &given[0].notice.event_id, session, lease, &Verdict::Delivered, desk.now).unwrap().settled;
+    assert_eq!(of(Some("b"), Some(given[0].lease.as_str())), SettleReply::Unknown);
+    assert_eq!(of(Some("a"), Some("guessed")), SettleReply::Lost);
     assert_eq!(desk.state(seq).0, "leased");
-    assert_eq!(of(Some("a"), None), Settled::Done);
+    assert_eq!(of(Some("a"), None), SettleReply::Done);
 }
 
 #[test]
 fn a_life_that_has_ended_is_given_nothing_and_what_was_for_it_is_dropped() {
     let mut desk = Desk::new();
-    lives(&desk.db, "a", "first").unwrap();
+    note_generation(&desk.db, "a", "first").unwrap();
     let old = desk.put(&completion(1, owner("a", "first"))).unwrap();
-    lives(&desk.db, "a", "second").unwrap();
+    note_generation(&desk.db, "a", "second").unwrap();
     let new = desk.put(&completion(2, owner("a", "second"))).unwrap();
     let any = desk.put(&completion(3, owner("a", ""))).unwrap();
     assert!(desk.claim_as("a", "first", TakerKind::Terminal, 10).is_empty(), "it is not the one that is to be told any more");
@@ -153,14 +153,14 @@ fn a_life_that_has_ended_is_given_nothing_and_what_was_for_it_is_dropped() {
     let given: Vec<u64> = desk.claim_as("a", "second", TakerKind::Terminal, 10).iter().map(|e| e.notice.seq).collect();
     assert_eq!(given, [new, any]);
     assert_eq!(desk.state(old), ("dropped".into(), "generation first of the conversation has ended".into()));
-    let kept = read(&desk.db, &Filter { state: Some("dropped".into()), limit: 10, ..Filter::default() }).unwrap();
+    let kept = read(&desk.db, &NoticeFilter { state: Some("dropped".into()), limit: 10, ..NoticeFilter::default() }).unwrap();
     assert_eq!(kept[0].notice.seq, old, "it stays readable");
 }
 
 #[test]
 fn what_is_for_a_life_that_is_yet_to_come_waits_for_it() {
     let mut desk = Desk::new();
-    lives(&desk.db, "a", "first").unwrap();
+    note_generation(&desk.db, "a", "first").unwrap();
     let next = desk.put(&posted("x", owner("a", "second"), "")).unwrap();
     assert!(desk.claim_as("a", "first", TakerKind::Terminal, 10).is_empty() && desk.claim_as("a", "", TakerKind::Gateway, 10).is_empty());
     assert_eq!(desk.state(next).0, "pending");
@@ -169,9 +169,9 @@ fn what_is_for_a_life_that_is_yet_to_come_waits_for_it() {
 
 #[test]
 fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
-    use crate::notices::barrier::{Barrier, Target, mark_open};
+    use crate::notices::barrier::{Barrier, BarrierTarget, mark_open};
     let desk = Desk::new();
-    let target = Target::Time { at_us: 0 };
+    let target = BarrierTarget::Time { at_us: 0 };
     let barrier =
         Barrier { id: "bar_0".into(), owner: owner("a", ""), target, created_at: desk.now.utc, opened: "time".into(), hits: None };
     assert!(!mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
@@ -194,7 +194,7 @@ fn what_is_given_at_once_fits_into_a_frame_with_its_texts() {
         if given.is_empty() {
             break;
         }
-        let bytes = |entry: &Entry| {
+        let bytes = |entry: &NoticeEntry| {
             let text = serde_json::to_string(&outlast_text::announce(&entry.notice)).unwrap();
             serde_json::to_string(&entry.notice).unwrap().len() + 2 * text.len()
         };
@@ -215,8 +215,8 @@ fn no_client_can_name_the_lease_of_an_answer() {
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
     let held = by_seq(&desk.db, seq).unwrap().unwrap();
-    for verdict in [Verdict::Released, Verdict::Delivered, Verdict::Dropped("no".into())] {
-        assert_eq!(desk.judge(&held, Some("answer"), &verdict), Settled::Lost);
+    for verdict in [Verdict::Released, Verdict::Delivered, Verdict::Dropped { reason: "no".into() }] {
+        assert_eq!(desk.settle(&held, Some("answer"), &verdict), SettleReply::Lost);
     }
     assert!(desk.drain("a").is_empty(), "it is still held for the answer");
     let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
@@ -242,7 +242,7 @@ fn a_row_with_bytes_that_are_no_text_keeps_no_other_from_being_told() {
             .execute(&format!("UPDATE delivery SET reason = CAST(x'ff' AS TEXT), attempts = 1 << 40 WHERE seq = {}", seqs[0]), [])
             .unwrap();
         assert_eq!(failing(&desk.db, &hook(), desk.now).unwrap().len(), 1, "{column}");
-        let found = read(&desk.db, &Filter { limit: 10, ..Filter::default() }).unwrap();
+        let found = read(&desk.db, &NoticeFilter { limit: 10, ..NoticeFilter::default() }).unwrap();
         assert_eq!(found.iter().map(|entry| entry.notice.seq).collect::<Vec<_>>(), seqs, "{column}");
         let pushed = take(&desk.db, "hook", 10, "word", SECOND, desk.now).unwrap();
         assert!(pushed.len() >= 2, "{column}");
@@ -285,8 +285,8 @@ fn a_notice_that_cannot_be_read_is_in_the_history_and_can_be_settled() {
     let desk = Desk::new();
     let seqs: Vec<u64> = (1..=3).map(|n| desk.put(&completion(n, owner("a", ""))).unwrap()).collect();
     damage(&desk, seqs[1], b"\xff\0");
-    for filter in [Filter::default(), Filter { session: Some("a".into()), ..Filter::default() }] {
-        let found = read(&desk.db, &Filter { limit: 10, ..filter }).unwrap();
+    for filter in [NoticeFilter::default(), NoticeFilter { session: Some("a".into()), ..NoticeFilter::default() }] {
+        let found = read(&desk.db, &NoticeFilter { limit: 10, ..filter }).unwrap();
         assert_eq!(found.iter().map(|entry| entry.notice.seq).collect::<Vec<_>>(), seqs);
         let bad = &found[1].notice;
         let said = (bad.kind(), bad.session_key.as_str(), bad.session_id.as_str());
@@ -294,5 +294,5 @@ fn a_notice_that_cannot_be_read_is_in_the_history_and_can_be_settled() {
         assert!(outlast_text::announce(bad).contains("The content of this notice cannot be read"), "{}", outlast_text::announce(bad));
     }
     let bad = by_seq(&desk.db, seqs[1]).unwrap().unwrap();
-    assert_eq!(desk.judge(&bad, None, &Verdict::Dropped("damaged".into())), Settled::Done);
+    assert_eq!(desk.settle(&bad, None, &Verdict::Dropped { reason: "damaged".into() }), SettleReply::Done);
 }

@@ -9,7 +9,7 @@ fn a_replay_tells_again_what_was_delivered_and_says_so() {
         desk.put(&completion(n, owner(if n == 3 { "b" } else { "a" }, ""))).unwrap();
         let session = if n == 3 { "b" } else { "a" };
         let given = desk.claim_as(session, "", TakerKind::Gateway, 10);
-        desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered);
+        desk.settle(&given[0], Some(&given[0].lease), &Verdict::Delivered);
         assert!(is_consumed(&desk.db, &id(n).to_string()).unwrap());
     }
     assert_eq!(desk.replay(2, Some("a"), &[]), 1);
@@ -26,14 +26,14 @@ fn a_place_is_never_given_twice() {
     desk.consume(1);
     desk.pass(10 * DAY);
     desk.prune(7 * DAY, &[]);
-    assert_eq!(read(&desk.db, &Filter { limit: 9, ..Filter::default() }).unwrap().len(), 0);
+    assert_eq!(read(&desk.db, &NoticeFilter { limit: 9, ..NoticeFilter::default() }).unwrap().len(), 0);
     assert_eq!(last_seq(&desk.db).unwrap(), first);
     assert_eq!(desk.put(&completion(2, owner("a", ""))), Some(first + 1));
     // An index that was lost does not know them, and goes on far behind them.
     let new = Desk::new();
-    begun(&new.db, "b", true, new.now).unwrap();
+    engine_started(&new.db, "b", true, new.now).unwrap();
     assert!(new.put(&completion(2, owner("a", ""))).unwrap() > 1_000_000);
-    begun(&new.db, "b", true, Moment { utc: Time::from_micros(0), ..new.now }).unwrap();
+    engine_started(&new.db, "b", true, Moment { utc: Time::from_micros(0), ..new.now }).unwrap();
     assert!(new.put(&completion(3, owner("a", ""))).unwrap() > 1_000_000, "not even with a clock that was set back");
 }
 
@@ -45,14 +45,14 @@ fn a_dead_letter_is_kept_for_as_long_as_if_it_had_been_settled_when_it_died() {
     desk.pass(8 * DAY);
     desk.prune(7 * DAY, &hook());
     assert_eq!(take(&desk.db, "hook", 10, "w", SECOND, desk.now).unwrap().len(), 1, "what is owed is kept");
-    pushed(&desk.db, "hook", seq, "w", &Pushed::Dead { reason: "gone".into() }, desk.now).unwrap();
+    pushed(&desk.db, "hook", seq, "w", &PushResult::Dead { reason: "gone".into() }, desk.now).unwrap();
     desk.prune(7 * DAY, &hook());
     let letters = dead(&desk.db, None, 10).unwrap();
     assert_eq!((letters.len(), letters[0].1.reason.as_str()), (1, "gone"));
     assert_eq!(revive(&desk.db, None, Some("hook"), Some("a"), desk.now).unwrap(), 1);
     let again = take(&desk.db, "hook", 10, "x", SECOND, desk.now).unwrap();
     assert!(again[0].entry.notice.repeat);
-    pushed(&desk.db, "hook", seq, "x", &Pushed::Dead { reason: "gone".into() }, desk.now).unwrap();
+    pushed(&desk.db, "hook", seq, "x", &PushResult::Dead { reason: "gone".into() }, desk.now).unwrap();
     desk.pass(8 * DAY);
     desk.prune(7 * DAY, &hook());
     assert!(dead(&desk.db, None, 10).unwrap().is_empty());
@@ -67,7 +67,7 @@ fn what_a_sink_owes_that_nobody_configures_any_more_keeps_nothing() {
     desk.consume(1);
     desk.pass(8 * DAY);
     desk.prune(7 * DAY, &[]);
-    assert!(read(&desk.db, &Filter { limit: 9, ..Filter::default() }).unwrap().is_empty());
+    assert!(read(&desk.db, &NoticeFilter { limit: 9, ..NoticeFilter::default() }).unwrap().is_empty());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn an_answer_fits_into_a_frame_however_long_notices_are() {
     }
     assert_eq!(desk.drain("a"), [1, 2, 3, 4, 5], "4 MiB of them, each with its text alone and among the others");
     assert_eq!(desk.drain("a"), [6, 7, 8, 9, 10], "the rest is there for the next");
-    let read = |after| read(&desk.db, &Filter { after, limit: 1_000, ..Filter::default() }).unwrap();
+    let read = |after| read(&desk.db, &NoticeFilter { after, limit: 1_000, ..NoticeFilter::default() }).unwrap();
     assert_eq!((read(0).len(), read(5)[0].notice.seq), (5, 6));
     assert_eq!(take(&desk.db, "hook", 1_000, "w", SECOND, desk.now).unwrap().len(), 5);
     assert_eq!(take(&desk.db, "hook", 1_000, "w", SECOND, desk.now).unwrap()[0].entry.notice.seq, 6);
@@ -135,7 +135,7 @@ fn lives_of_conversations_that_nothing_is_known_of_are_forgotten() {
     let mut desk = Desk::new();
     remember(&desk.db, 1, "a");
     for session in ["a", "b", "c"] {
-        lives(&desk.db, session, "g").unwrap();
+        note_generation(&desk.db, session, "g").unwrap();
     }
     desk.put(&completion(2, owner("b", "g"))).unwrap();
     desk.pass(DAY);

@@ -277,7 +277,7 @@ const ACTS: [&str; 38] = [
 fn play(db: &Connection, n: u64) -> Result<(), String> {
     let (mut random, mut m, mut log) = (Random::of_history(n), Model::new(), Vec::new());
     db.execute_batch("BEGIN").unwrap();
-    begun(db, "boot 0", false, m.now).unwrap();
+    engine_started(db, "boot 0", false, m.now).unwrap();
     for _ in 0..10 + random.below(50) {
         let what = random.pick(&ACTS);
         let played = act(db, &mut m, &mut random, what);
@@ -302,7 +302,7 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "complete" | "match" | "post" => return write(db, m, random, what, p),
         "generation" => {
             let (session, generation) = random.pick(&OWNERS);
-            lives(db, session, generation).unwrap();
+            note_generation(db, session, generation).unwrap();
             m.note_generation(session, generation);
         }
         "claim" => return claim_some(db, m, random),
@@ -382,7 +382,7 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
             if rebooted {
                 (m.boot, m.now.up) = (m.boot + 1, 1_000);
             }
-            begun(db, &format!("boot {}", m.boot), false, m.now).unwrap();
+            engine_started(db, &format!("boot {}", m.boot), false, m.now).unwrap();
             m.prepared.clear();
             for seq in m.seqs() {
                 m.on(seq, ns::NoticeEvent::EngineStarted { rebooted });
@@ -434,7 +434,7 @@ fn write(db: &Connection, m: &mut Model, random: &mut Random, what: &str, p: u8)
         "match" => (matched(p, place, of), Kind::Output, Some(p)),
         _ => (posted(&format!("{session}{place}"), of, ""), Kind::Posted, None),
     };
-    let draft = Draft { repeat: random.chance(10), ..draft };
+    let draft = NoticeDraft { repeat: random.chance(10), ..draft };
     let (waits, is_announced, is_quiet) = (random.chance(30), random.chance(20), random.chance(30));
     let (waits, is_announced) = (waits && kind == Kind::End, is_announced && kind == Kind::End);
     let timeout = if waits { ns::ANSWER_TIMEOUT } else { ns::WAITER_TIMEOUT };
@@ -515,13 +515,13 @@ fn settle_one(db: &Connection, m: &mut Model, random: &mut Random) -> Result<Str
     let (verdict, of_core) = match random.below(5) {
         0 | 1 => (Verdict::Delivered, ns::Verdict::Delivered),
         2 | 3 => (Verdict::Released, ns::Verdict::Released),
-        _ => (Verdict::Dropped("no".into()), ns::Verdict::Dropped("no")),
+        _ => (Verdict::Dropped { reason: "no".into() }, ns::Verdict::Dropped("no")),
     };
-    let settled = judge(db, &m.notices[&seq].id, None, token.as_deref(), &verdict, m.now).unwrap().settled;
+    let settled = settle(db, &m.notices[&seq].id, None, token.as_deref(), &verdict, m.now).unwrap().settled;
     let reply = match m.on(seq, ns::NoticeEvent::Settle { token: token.as_deref(), verdict: of_core }) {
-        ns::NoticeReply::Done => Settled::Done,
-        ns::NoticeReply::Already => Settled::Already,
-        ns::NoticeReply::Lost => Settled::Lost,
+        ns::NoticeReply::Done => SettleReply::Done,
+        ns::NoticeReply::Already => SettleReply::Already,
+        ns::NoticeReply::Lost => SettleReply::Lost,
         reply => return Err(format!("{reply:?} to a settlement")),
     };
     same(&settled, &reply).map(|settled| format!("{seq} {token:?} {verdict:?}: {settled}"))
@@ -561,10 +561,14 @@ fn push(db: &Connection, m: &mut Model, random: &mut Random, sink: &'static str)
     let wait = random.pick(&[5_i64, 100]);
     let (after, due) = (Duration::from_micros(wait as u64), m.now.up + wait);
     let (how, outcome, call) = match random.below(5) {
-        0 | 1 => (Pushed::Delivered, ns::DeliveryOutcome::Delivered, ns::SinkCall::Told),
-        2 => (Pushed::Again { after, reason: "busy".into() }, ns::DeliveryOutcome::Retry { at: due, error: "busy" }, ns::SinkCall::Failed),
-        3 => (Pushed::Later { after }, ns::DeliveryOutcome::NotTried { at: due }, ns::SinkCall::NotTried),
-        _ => (Pushed::Dead { reason: "gone".into() }, ns::DeliveryOutcome::Dead { error: "gone" }, ns::SinkCall::Failed),
+        0 | 1 => (PushResult::Delivered, ns::DeliveryOutcome::Delivered, ns::SinkCall::Told),
+        2 => (
+            PushResult::Again { after, reason: "busy".into() },
+            ns::DeliveryOutcome::Retry { at: due, error: "busy" },
+            ns::SinkCall::Failed,
+        ),
+        3 => (PushResult::Later { after }, ns::DeliveryOutcome::NotTried { at: due }, ns::SinkCall::NotTried),
+        _ => (PushResult::Dead { reason: "gone".into() }, ns::DeliveryOutcome::Dead { error: "gone" }, ns::SinkCall::Failed),
     };
     let kept = match sink {
         HOOK => pushed(db, HOOK, seq, &token, &how, m.now).unwrap(),
@@ -597,7 +601,13 @@ fn tables_and_functions_agree() {
 }
 
 /// Writes a notice, or reserves the one there is.
-fn write_for(db: &Connection, draft: &Draft, written_for: ns::WrittenFor, held_until: Option<i64>, now: Moment) -> Option<(u64, String)> {
+fn write_for(
+    db: &Connection,
+    draft: &NoticeDraft,
+    written_for: ns::WrittenFor,
+    held_until: Option<i64>,
+    now: Moment,
+) -> Option<(u64, String)> {
     let written = insert_for(db, draft, &sinks(), written_for, held_until, now).unwrap();
     let timeout = match written_for {
         ns::WrittenFor::AnyTaker => None,

@@ -64,7 +64,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
                 desk.put(&posted(&n.to_string(), owner("a", ""), "")).unwrap();
                 let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
                 assert_eq!(given.len(), 1);
-                desk.judge(&given[0], None, &Verdict::Delivered);
+                desk.settle(&given[0], None, &Verdict::Delivered);
             }),
         ));
         figures.push((
@@ -94,7 +94,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
             figures.push((
                 "conversation",
                 steps.of(|| {
-                    let filter = Filter { session: Some("a".into()), after: 99_000, newest, limit: 10, ..Filter::default() };
+                    let filter = NoticeFilter { session: Some("a".into()), after: 99_000, newest, limit: 10, ..NoticeFilter::default() };
                     let found = read(&desk.db, &filter).unwrap();
                     assert_eq!(found.len(), if state == "delivered" { 10 } else { 1 });
                     assert!(found.is_sorted_by_key(|e| if newest { -(e.notice.seq as i64) } else { e.notice.seq as i64 }));
@@ -104,7 +104,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
         figures.push((
             "history",
             steps.of(|| {
-                let filter = Filter { process: Some(id(7).to_string()), limit: 10, ..Filter::default() };
+                let filter = NoticeFilter { process: Some(id(7).to_string()), limit: 10, ..NoticeFilter::default() };
                 assert!(read(&desk.db, &filter).unwrap().is_empty());
             }),
         ));

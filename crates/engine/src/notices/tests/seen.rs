@@ -52,7 +52,7 @@ fn case_109_a_gateway_does_not_tell_lines_of_a_process_whose_end_it_told() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
-    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), Settled::Done);
+    assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &Verdict::Delivered), SettleReply::Done);
     let line = desk.put(&matched(1, 7, owner("a", ""))).unwrap();
     assert!(desk.gateway("a").is_empty());
     assert_eq!(desk.state(line), ("dropped".into(), "the end of the process was told already".into()));
@@ -78,14 +78,15 @@ fn case_115_what_was_consumed_stays_so_when_its_process_is_removed() {
 #[test]
 fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
     let mut desk = Desk::new();
-    for (verdict, state) in [(Verdict::Delivered, "delivered"), (Verdict::Released, "consumed"), (Verdict::Dropped("no".into()), "dropped")]
+    for (verdict, state) in
+        [(Verdict::Delivered, "delivered"), (Verdict::Released, "consumed"), (Verdict::Dropped { reason: "no".into() }, "dropped")]
     {
         let n = state.len() as u8;
         let seq = desk.put(&completion(n, owner("a", ""))).unwrap();
         let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
         desk.consume(n);
         assert_eq!(desk.state(seq).0, "leased");
-        assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &verdict), Settled::Done);
+        assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &verdict), SettleReply::Done);
         assert_eq!(desk.state(seq).0, state);
     }
 }
@@ -93,11 +94,11 @@ fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
 #[test]
 fn an_engine_that_dies_over_an_answer_has_it_told_at_once_by_the_next() {
     let mut desk = Desk::new();
-    begun(&desk.db, "b", false, desk.now).unwrap();
+    engine_started(&desk.db, "b", false, desk.now).unwrap();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
-    begun(&desk.db, "b", false, desk.now).unwrap();
+    engine_started(&desk.db, "b", false, desk.now).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
 }
@@ -121,7 +122,7 @@ fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
     // Between the answer and the word that it was sent.
-    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released), Settled::Done);
+    assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &Verdict::Released), SettleReply::Done);
     assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
 }
 
@@ -209,9 +210,9 @@ fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
 #[test]
 fn whoever_waited_has_a_moment_to_come_back_to_the_next_engine() {
     let mut desk = Desk::new();
-    begun(&desk.db, "b", false, desk.now).unwrap();
+    engine_started(&desk.db, "b", false, desk.now).unwrap();
     let seq = kept(&desk, 1, ANSWER_TIMEOUT);
-    begun(&desk.db, "b", false, desk.now).unwrap();
+    engine_started(&desk.db, "b", false, desk.now).unwrap();
     desk.pass(WAITER_TIMEOUT - 1);
     assert!(desk.gateway("a").is_empty());
     desk.pass(1);

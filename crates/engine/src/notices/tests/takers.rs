@@ -127,7 +127,7 @@ impl World {
             let id = entry.notice.event_id;
             let settle = || {
                 let (id, word, verdict) = (id.clone(), word.clone(), verdict.clone());
-                self.ask(move |db| judge(db, &id, Some("a"), Some(&word), &verdict, now))
+                self.ask(move |db| settle(db, &id, Some("a"), Some(&word), &verdict, now))
             };
             while settle().is_none() {}
         }
@@ -199,7 +199,7 @@ impl World {
             self.pushes.lock().unwrap().push(telling);
             let (seq, word, now) = (owed.entry.notice.seq, word.clone(), self.now());
             // If this is lost, so are we.
-            let _perhaps = self.ask(move |db| pushed(db, "hook", seq, &word, &Pushed::Delivered, now));
+            let _perhaps = self.ask(move |db| pushed(db, "hook", seq, &word, &PushResult::Delivered, now));
         }
     }
 
@@ -225,9 +225,9 @@ impl World {
                 let telling = Telling { who: "waker", given: ticket, told: self.ticket(), repeat: owed.entry.notice.repeat };
                 self.tellings.lock().unwrap().push(telling);
             }
-            let failed = Pushed::Again { after: Duration::from_micros(1), reason: "busy".into() };
+            let failed = PushResult::Again { after: Duration::from_micros(1), reason: "busy".into() };
             // What came through may look like a failure all the same.
-            let how = if came_through && thread_rng().gen_ratio(2, 3) { Pushed::Delivered } else { failed };
+            let how = if came_through && thread_rng().gen_ratio(2, 3) { PushResult::Delivered } else { failed };
             let (seq, word, now) = (owed.entry.notice.seq, word.clone(), self.now());
             // If this is lost, so are we.
             let _perhaps = self.ask(move |db| wake::pushed(db, "waker", seq, &word, &how, now).map(|_| ()));
@@ -242,7 +242,7 @@ impl World {
 /// The index's writer, which is killed now and then: with everything that waits, before or after what it has done is on disk.
 fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64, ahead: &AtomicBool, up: &AtomicI64) {
     let mut kills = 0;
-    let begin = || begun(db, "boot", false, Moment { utc: Time::from_micros(DAY), up: up.load(SeqCst) }).unwrap();
+    let begin = || engine_started(db, "boot", false, Moment { utc: Time::from_micros(DAY), up: up.load(SeqCst) }).unwrap();
     begin();
     while let Ok(first) = jobs.recv() {
         let group: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok())).collect();

@@ -9,7 +9,7 @@ fn waker(name: &str) -> Push {
 }
 
 impl Desk {
-    fn put_for(&self, draft: &Draft, sinks: &[Push]) -> u64 {
+    fn put_for(&self, draft: &NoticeDraft, sinks: &[Push]) -> u64 {
         insert(&self.db, draft, sinks, self.now).unwrap().unwrap()
     }
 
@@ -26,7 +26,7 @@ impl Desk {
         go.iter().map(|o| (o.entry.notice.seq, o.entry.notice.repeat)).collect()
     }
 
-    fn pushed(&self, seq: u64, word: &str, how: &Pushed) -> (bool, Option<ProcessId>) {
+    fn pushed(&self, seq: u64, word: &str, how: &PushResult) -> (bool, Option<ProcessId>) {
         wake::pushed(&self.db, "waker", seq, word, how, self.now).unwrap()
     }
 
@@ -35,8 +35,8 @@ impl Desk {
     }
 }
 
-fn failed() -> Pushed {
-    Pushed::Again { after: Duration::from_secs(5), reason: "busy".into() }
+fn failed() -> PushResult {
+    PushResult::Again { after: Duration::from_secs(5), reason: "busy".into() }
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn what_a_waker_has_told_is_told_by_nobody_else() {
     // It has not begun: whoever asks may still have it.
     assert_eq!(desk.begin(&[seq], "w"), [(seq, false)]);
     assert!(desk.gateway("a").is_empty() && desk.drain("a").is_empty(), "nobody else tells it meanwhile");
-    assert_eq!(desk.pushed(seq, "w", &Pushed::Delivered), (true, Some(id(1))));
+    assert_eq!(desk.pushed(seq, "w", &PushResult::Delivered), (true, Some(id(1))));
     assert_eq!(desk.state(seq).0, "delivered");
     assert!(is_consumed(&desk.db, &id(1).to_string()).unwrap());
     assert!(desk.gateway("a").is_empty());
@@ -91,7 +91,7 @@ fn what_somebody_else_is_telling_waits_for_what_becomes_of_that() {
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!(desk.lend("w"), [0; 0]);
     assert_eq!(wake::next_due(&desk.db, "waker", desk.now).unwrap(), Some(Duration::from_secs(60)));
-    desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released);
+    desk.settle(&given[0], Some(&given[0].lease), &Verdict::Released);
     assert_eq!(desk.lend("w"), [seq], "they did not tell it");
     // Somebody else was faster: it is handed back, and counts as no attempt.
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
@@ -100,8 +100,8 @@ fn what_somebody_else_is_telling_waits_for_what_becomes_of_that() {
     desk.pass(60 * SECOND);
     assert_eq!(desk.lend("x"), [seq]);
     assert_eq!(desk.begin(&[seq], "x"), [(seq, true)], "whoever had it may have told it");
-    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), Settled::Lost);
-    desk.pushed(seq, "x", &Pushed::Delivered);
+    assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &Verdict::Delivered), SettleReply::Lost);
+    desk.pushed(seq, "x", &PushResult::Delivered);
     assert_eq!(desk.state(seq).0, "delivered");
 }
 
@@ -114,7 +114,7 @@ fn what_failed_to_wake_is_there_for_whoever_asks_and_may_be_a_repeat() {
     desk.pushed(seq, "w", &failed());
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
-    desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered);
+    desk.settle(&given[0], Some(&given[0].lease), &Verdict::Delivered);
     desk.pass(5 * SECOND);
     assert_eq!((desk.lend("x"), desk.owed()), (vec![], 0));
 }
@@ -128,10 +128,10 @@ fn what_a_waker_had_in_hand_when_its_engine_died_is_told_again_as_a_repeat() {
     desk.begin(&[told], "w");
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!(given.iter().map(|e| e.notice.seq).collect::<Vec<_>>(), [lent], "somebody else's, who lives on");
-    begun(&desk.db, "boot", false, desk.now).unwrap();
-    begun(&desk.db, "boot", false, desk.now).unwrap();
+    engine_started(&desk.db, "boot", false, desk.now).unwrap();
+    engine_started(&desk.db, "boot", false, desk.now).unwrap();
     // After a reboot nobody has anything; within a boot whoever asked still has theirs.
-    desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered);
+    desk.settle(&given[0], Some(&given[0].lease), &Verdict::Delivered);
     assert_eq!(desk.lend("x"), [told]);
     assert_eq!(desk.begin(&[told], "x"), [(told, true)]);
 }
@@ -150,14 +150,14 @@ fn an_agent_has_one_waker_the_first_that_is_for_it() {
 #[test]
 fn what_is_for_a_life_to_come_is_left_alone_and_for_one_that_ended_dropped() {
     let desk = Desk::new();
-    lives(&desk.db, "a", "g1").unwrap();
+    note_generation(&desk.db, "a", "g1").unwrap();
     let to_come = desk.put_for(&posted("1", owner("a", "g2"), "x"), &[waker("waker")]);
     assert_eq!(desk.lend("w"), [to_come]);
     assert_eq!(desk.begin(&[to_come], "w"), []);
     assert_eq!(desk.lend("x"), [0; 0], "not at once again");
     assert_eq!(wake::next_due(&desk.db, "waker", desk.now).unwrap(), Some(Duration::from_secs(60)));
-    lives(&desk.db, "a", "g2").unwrap();
-    lives(&desk.db, "a", "g3").unwrap();
+    note_generation(&desk.db, "a", "g2").unwrap();
+    note_generation(&desk.db, "a", "g3").unwrap();
     let mut desk = desk;
     desk.pass(60 * SECOND);
     assert_eq!(desk.lend("y"), [to_come]);
@@ -171,7 +171,7 @@ fn what_is_offered_again_wakes_again() {
     let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
     desk.lend("w");
     desk.begin(&[seq], "w");
-    desk.pushed(seq, "w", &Pushed::Delivered);
+    desk.pushed(seq, "w", &PushResult::Delivered);
     desk.replay(seq, Some("a"), &[waker("waker")]);
     assert_eq!(desk.lend("x"), [seq]);
     assert_eq!(desk.begin(&[seq], "x"), [(seq, true)]);
@@ -187,7 +187,7 @@ fn a_sink_that_asks_twice_to_wake_is_answered_twice_and_settles_once() {
     desk.pass(SECOND);
     assert_eq!(desk.begin(&[seq], "w"), [(seq, false)]);
     assert!(desk.drain("a").is_empty(), "nobody else tells it meanwhile");
-    assert_eq!(desk.pushed(seq, "w", &Pushed::Delivered), (true, Some(id(1))));
+    assert_eq!(desk.pushed(seq, "w", &PushResult::Delivered), (true, Some(id(1))));
     assert_eq!((desk.state(seq).0.as_str(), desk.owed()), ("delivered", 0));
 }
 

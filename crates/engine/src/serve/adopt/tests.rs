@@ -31,7 +31,7 @@ async fn an_adoption_whose_caller_leaves_is_finished() {
             break;
         }
     }
-    // An id that nobody let go of would be waited for.
+    // An id that was not released would be waited for.
     let stopped = tokio::time::timeout(Duration::from_secs(5), engine.stop()).await;
     for mut child in children {
         child.kill().unwrap();

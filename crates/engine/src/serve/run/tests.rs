@@ -1,4 +1,7 @@
+use super::secrets::Scrubbed;
 use super::*;
+use crate::shell::ProgramError;
+use outlast_text::Redactor;
 
 fn caller() -> Caller {
     Caller::new(Vec::new(), "/tmp")

@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use super::{Form, Parts};
+use super::{CommandForm, LaunchInputs};
 use crate::shell::Variable;
 
 /// The longest single argument or `NAME=value`, in bytes: what Linux takes.
@@ -21,25 +21,25 @@ pub enum MergeError {
     #[error("{source_of} variable {position}{} {fault}; give it as NAME=value", shown(.name))]
     BadVariable {
         /// Whose it is.
-        source_of: Source,
+        source_of: VariableSource,
         /// Which one, counted from 1.
         position: usize,
         /// Its name, if it has one.
         name: Option<String>,
         /// What is wrong with it.
-        fault: Fault,
+        fault: VariableFault,
     },
     /// There is no program to run.
     #[error("the command is empty; give a program or a shell line")]
     NoCommand,
     /// A NUL byte, which cannot be passed to a program.
     #[error("{0} has a NUL byte in it, which no program can be given; remove it")]
-    Nul(Part),
+    Nul(LaunchPart),
     /// More than the system passes to a program.
     #[error("{what} is {len} bytes long, and the most is {limit}; pass it in a file or on stdin")]
     TooLong {
         /// What is too long.
-        what: Part,
+        what: LaunchPart,
         /// How long it is.
         len: usize,
         /// How long it may be.
@@ -49,25 +49,25 @@ pub enum MergeError {
 
 /// Whose variable it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum VariableSource {
     /// The caller's environment.
     Caller,
     /// Asked for by name.
     Explicit,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for VariableSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Source::Caller => "inherited",
-            Source::Explicit => "explicit",
+            VariableSource::Caller => "inherited",
+            VariableSource::Explicit => "explicit",
         })
     }
 }
 
 /// What is wrong with a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum VariableFault {
     /// It has no `=`.
     NoEquals,
     /// It has no name.
@@ -78,20 +78,20 @@ pub enum Fault {
     Nul,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for VariableFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Fault::NoEquals => "has no '='",
-            Fault::NoName => "has no name",
-            Fault::EqualsInName => "has '=' in its name",
-            Fault::Nul => "has a NUL byte in it",
+            VariableFault::NoEquals => "has no '='",
+            VariableFault::NoName => "has no name",
+            VariableFault::EqualsInName => "has '=' in its name",
+            VariableFault::Nul => "has a NUL byte in it",
         })
     }
 }
 
 /// A part of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum LaunchPart {
     /// The shell line.
     Line,
     /// An argument, the program's name being 0.
@@ -102,13 +102,13 @@ pub enum Part {
     Together,
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for LaunchPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part::Line => f.write_str("the shell line"),
-            Part::Argument(index) => write!(f, "argument {index}"),
-            Part::Variable(name) => write!(f, "variable {name}"),
-            Part::Together => f.write_str("the command with its environment"),
+            LaunchPart::Line => f.write_str("the shell line"),
+            LaunchPart::Argument(index) => write!(f, "argument {index}"),
+            LaunchPart::Variable(name) => write!(f, "variable {name}"),
+            LaunchPart::Together => f.write_str("the command with its environment"),
         }
     }
 }
@@ -119,21 +119,21 @@ impl fmt::Display for Part {
 /// give a name.
 pub fn parse_variable(entry: &[u8], position: usize) -> Result<Variable, MergeError> {
     let Some(at) = entry.iter().position(|byte| *byte == b'=') else {
-        let (source_of, fault) = (Source::Explicit, Fault::NoEquals);
+        let (source_of, fault) = (VariableSource::Explicit, VariableFault::NoEquals);
         return Err(MergeError::BadVariable { source_of, position, name: None, fault });
     };
     let (name, value) = (&entry[..at], &entry[at + 1..]);
-    check(Source::Explicit, position, name, value)?;
+    check(VariableSource::Explicit, position, name, value)?;
     Ok((name.to_vec(), value.to_vec()))
 }
 
-pub(super) fn check(source_of: Source, position: usize, name: &[u8], value: &[u8]) -> Result<(), MergeError> {
+pub(super) fn check(source_of: VariableSource, position: usize, name: &[u8], value: &[u8]) -> Result<(), MergeError> {
     let fault = if name.contains(&0) || value.contains(&0) {
-        Fault::Nul
+        VariableFault::Nul
     } else if name.is_empty() {
-        Fault::NoName
+        VariableFault::NoName
     } else if name.contains(&b'=') {
-        Fault::EqualsInName
+        VariableFault::EqualsInName
     } else {
         return Ok(());
     };
@@ -143,9 +143,9 @@ pub(super) fn check(source_of: Source, position: usize, name: &[u8], value: &[u8
     Err(MergeError::BadVariable { source_of, position, name, fault })
 }
 
-pub(super) fn check_size(parts: &Parts<'_>, argv: &[Vec<u8>], env: &[Variable]) -> Result<(), MergeError> {
+pub(super) fn check_size(parts: &LaunchInputs<'_>, argv: &[Vec<u8>], env: &[Variable]) -> Result<(), MergeError> {
     let mut total = 0;
-    let mut add = |what: &dyn Fn() -> Part, len: usize| {
+    let mut add = |what: &dyn Fn() -> LaunchPart, len: usize| {
         total += len + 1 + size_of::<usize>();
         if len > STRING_LIMIT {
             return Err(MergeError::TooLong { what: what(), len, limit: STRING_LIMIT });
@@ -154,16 +154,16 @@ pub(super) fn check_size(parts: &Parts<'_>, argv: &[Vec<u8>], env: &[Variable]) 
     };
     for (at, argument) in argv.iter().enumerate() {
         let what = || match parts.form {
-            Form::Line(_) => Part::Line,
-            Form::Argv(_) => Part::Argument(at),
+            CommandForm::Line(_) => LaunchPart::Line,
+            CommandForm::Argv(_) => LaunchPart::Argument(at),
         };
         add(&what, argument.len())?;
     }
     for (name, value) in env {
-        add(&|| Part::Variable(show(name)), name.len() + 1 + value.len())?;
+        add(&|| LaunchPart::Variable(show(name)), name.len() + 1 + value.len())?;
     }
     if total > TOTAL_LIMIT {
-        return Err(MergeError::TooLong { what: Part::Together, len: total, limit: TOTAL_LIMIT });
+        return Err(MergeError::TooLong { what: LaunchPart::Together, len: total, limit: TOTAL_LIMIT });
     }
     Ok(())
 }

@@ -11,12 +11,12 @@ struct Case {
     extras: Vec<Variable>,
     snapshot: Option<Snapshot>,
     shell: Shell,
-    mode: Mode,
+    mode: OutputMode,
 }
 
 impl Case {
     fn new(caller: &[(&str, &str)]) -> Case {
-        Case { caller: variables(caller), extras: Vec::new(), snapshot: None, shell: Shell::at("/bin/bash"), mode: Mode::Pipe }
+        Case { caller: variables(caller), extras: Vec::new(), snapshot: None, shell: Shell::at("/bin/bash"), mode: OutputMode::Pipe }
     }
 
     fn extras(mut self, extras: &[(&str, &str)]) -> Case {
@@ -30,12 +30,12 @@ impl Case {
     }
 
     fn pty(mut self) -> Case {
-        self.mode = Mode::Pty;
+        self.mode = OutputMode::Pty;
         self
     }
 
-    fn run(&self, form: Form<'_>) -> Result<Launch, MergeError> {
-        merge(&Parts {
+    fn run(&self, form: CommandForm<'_>) -> Result<MergedLaunch, MergeError> {
+        merge(&LaunchInputs {
             caller: &self.caller,
             extras: &self.extras,
             snapshot: self.snapshot.as_ref(),
@@ -49,7 +49,7 @@ impl Case {
 
     fn env(&self) -> BTreeMap<String, String> {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let launch = self.run(Form::Line(b"true")).unwrap();
+        let launch = self.run(CommandForm::Line(b"true")).unwrap();
         launch.env.into_iter().map(|(name, value)| (text(name), text(value))).collect()
     }
 
@@ -100,7 +100,7 @@ fn case_005_secrets_are_not_inherited_and_the_rest_is() {
     ];
     let expected: BTreeMap<String, String> = expected.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     assert_eq!(case.env(), expected);
-    let removed = case.run(Form::Line(b"true")).unwrap().removed;
+    let removed = case.run(CommandForm::Line(b"true")).unwrap().removed;
     assert_eq!(removed.len(), 6);
 }
 
@@ -111,7 +111,7 @@ fn case_006_a_forced_name_comes_through_without_its_prefix() {
         let case = Case::new(&[("OPENAI_API_KEY", "old")]).extras(&[(&forced, "new")]);
         assert_eq!(case.get("OPENAI_API_KEY").as_deref(), Some("new"));
         assert_eq!(case.get(&forced), None);
-        assert_eq!(case.run(Form::Line(b"")).unwrap().removed, [] as [Vec<u8>; 0]);
+        assert_eq!(case.run(CommandForm::Line(b"")).unwrap().removed, [] as [Vec<u8>; 0]);
     }
 }
 
@@ -196,14 +196,14 @@ fn a_line_goes_to_the_shell_and_an_argv_stays_as_it_is() {
     let file = Path::new("/s/login.bash");
     let mut case = Case::new(&[("BASH_ENV", "/own")]);
     case.snapshot = Some(Snapshot::of(Vec::new(), "/l:/usr/bin", Some(file)));
-    let launch = case.run(Form::Line(b"a; b")).unwrap();
+    let launch = case.run(CommandForm::Line(b"a; b")).unwrap();
     let expected: [&[u8]; 5] = [b"/bin/bash", b"--noprofile", b"--norc", b"-c", b"a; b"];
     assert_eq!(launch.argv, expected);
     assert!(launch.env.contains(&(b"BASH_ENV".to_vec(), b"/s/login.bash".to_vec())));
     assert!(launch.env.contains(&(b"_OUTLAST_BASH_ENV".to_vec(), b"/own".to_vec())));
 
     let argv = [b"prog".to_vec(), b"\xff".to_vec()];
-    let launch = case.run(Form::Argv(&argv)).unwrap();
+    let launch = case.run(CommandForm::Argv(&argv)).unwrap();
     assert_eq!(launch.argv, argv);
     assert!(launch.env.contains(&(b"BASH_ENV".to_vec(), b"/own".to_vec())));
     assert_eq!(launch.path(), format!("/l:{SYSTEM_PATH}").as_bytes());
@@ -214,7 +214,7 @@ fn a_line_goes_to_the_shell_and_an_argv_stays_as_it_is() {
     assert_eq!(case.get("BASH_ENV").as_deref(), Some("/own"));
 
     case.shell = Shell::at("/bin/sh");
-    let launch = case.run(Form::Line(b"a")).unwrap();
+    let launch = case.run(CommandForm::Line(b"a")).unwrap();
     assert_eq!(launch.argv, [b"/bin/sh".to_vec(), b"-c".to_vec(), b"a".to_vec()]);
 }
 
@@ -222,14 +222,14 @@ fn a_line_goes_to_the_shell_and_an_argv_stays_as_it_is() {
 fn bytes_that_are_not_text_pass_through() {
     let mut case = Case::new(&[]);
     case.caller = vec![(b"\xffN".to_vec(), b"\xfe\n=".to_vec())];
-    let launch = case.run(Form::Line(b"\xfd")).unwrap();
+    let launch = case.run(CommandForm::Line(b"\xfd")).unwrap();
     assert!(launch.env.contains(&(b"\xffN".to_vec(), b"\xfe\n=".to_vec())));
     assert_eq!(launch.argv[4], b"\xfd");
 }
 
 #[test]
 fn what_no_environment_can_hold_is_refused_by_name_and_without_its_value() {
-    let message = |case: Case| case.run(Form::Line(b"true")).unwrap_err().to_string();
+    let message = |case: Case| case.run(CommandForm::Line(b"true")).unwrap_err().to_string();
     assert_eq!(
         message(Case::new(&[("A", "1"), ("B", "se\0cret")])),
         "inherited variable 2 (B) has a NUL byte in it; give it as NAME=value"
@@ -241,31 +241,31 @@ fn what_no_environment_can_hold_is_refused_by_name_and_without_its_value() {
     assert_eq!(parse_variable(b"K=a=b", 1).unwrap(), (b"K".to_vec(), b"a=b".to_vec()));
 
     let case = Case::new(&[]);
-    assert_eq!(case.run(Form::Argv(&[])), Err(MergeError::NoCommand));
+    assert_eq!(case.run(CommandForm::Argv(&[])), Err(MergeError::NoCommand));
     let nul = [b"a".to_vec(), b"b\0".to_vec()];
-    assert_eq!(case.run(Form::Argv(&nul)), Err(MergeError::Nul(Part::Argument(1))));
-    assert_eq!(case.run(Form::Line(b"\0")), Err(MergeError::Nul(Part::Line)));
+    assert_eq!(case.run(CommandForm::Argv(&nul)), Err(MergeError::Nul(LaunchPart::Argument(1))));
+    assert_eq!(case.run(CommandForm::Line(b"\0")), Err(MergeError::Nul(LaunchPart::Line)));
 }
 
 #[test]
 fn more_than_the_system_takes_is_refused_at_the_byte() {
     let case = Case::new(&[]);
     let argv = |len: usize| [b"a".to_vec(), vec![b'x'; len]];
-    assert!(case.run(Form::Argv(&argv(STRING_LIMIT))).is_ok());
-    let refused = case.run(Form::Argv(&argv(STRING_LIMIT + 1))).unwrap_err();
-    let what = Part::Argument(1);
+    assert!(case.run(CommandForm::Argv(&argv(STRING_LIMIT))).is_ok());
+    let refused = case.run(CommandForm::Argv(&argv(STRING_LIMIT + 1))).unwrap_err();
+    let what = LaunchPart::Argument(1);
     assert_eq!(refused, MergeError::TooLong { what, len: 131_072, limit: 131_071 });
 
     let value = "x".repeat(STRING_LIMIT - 2);
-    assert!(Case::new(&[("K", &value)]).run(Form::Line(b"")).is_ok());
-    let refused = Case::new(&[("KK", &value)]).run(Form::Line(b"")).unwrap_err();
-    let what = Part::Variable("KK".into());
+    assert!(Case::new(&[("K", &value)]).run(CommandForm::Line(b"")).is_ok());
+    let refused = Case::new(&[("KK", &value)]).run(CommandForm::Line(b"")).unwrap_err();
+    let what = LaunchPart::Variable("KK".into());
     assert_eq!(refused, MergeError::TooLong { what, len: 131_072, limit: 131_071 });
 
     let many: Vec<Vec<u8>> = vec![vec![b'x'; 100_000]; 20];
-    let refused = case.run(Form::Argv(&many)).unwrap_err();
-    assert!(matches!(refused, MergeError::TooLong { what: Part::Together, .. }), "{refused}");
-    assert!(case.run(Form::Argv(&many[..19])).is_ok());
+    let refused = case.run(CommandForm::Argv(&many)).unwrap_err();
+    assert!(matches!(refused, MergeError::TooLong { what: LaunchPart::Together, .. }), "{refused}");
+    assert!(case.run(CommandForm::Argv(&many[..19])).is_ok());
 }
 
 proptest! {

@@ -12,7 +12,7 @@ use super::super::blocked::{login_may_set, unset_in_bash};
 pub(super) const ANSWER_FD: u32 = 187;
 
 /// What a login shell said about itself.
-pub(super) struct Answer {
+pub(super) struct LoginAnswer {
     /// What login set or changed, PATH apart.
     pub(super) exports: Vec<Variable>,
     pub(super) path: Option<Vec<u8>>,
@@ -60,7 +60,7 @@ pub(super) fn is_complete(answer: &[u8], marker: &str) -> bool {
 }
 
 /// Reads a whole answer. `base` is the environment the shell was started in.
-pub(super) fn parse(answer: &[u8], marker: &str, base: &[Variable]) -> Result<Answer, String> {
+pub(super) fn parse(answer: &[u8], marker: &str, base: &[Variable]) -> Result<LoginAnswer, String> {
     let mut items = answer.split(|byte| *byte == 0);
     // Items are terminated, so that what follows the last one is not an item.
     items.next_back();
@@ -103,7 +103,7 @@ pub(super) fn parse(answer: &[u8], marker: &str, base: &[Variable]) -> Result<An
     }
     reader.section("end")?;
     exports.sort();
-    Ok(Answer { exports, path, functions, aliases, extglob })
+    Ok(LoginAnswer { exports, path, functions, aliases, extglob })
 }
 
 /// The environment that a login shell is given: enough to find its files, and the same each time.

@@ -14,16 +14,17 @@ mod run;
 mod store;
 mod trace;
 
+use crate::mutex::lock;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
 
 use super::{Shell, ShellKind, Variable};
-use store::{Entry, Outcome};
+use store::{LoginOutcome, SnapshotEntry};
 
 /// How long login files may take, unless somebody says otherwise.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
@@ -34,7 +35,7 @@ const FAILURE_KEPT: Duration = Duration::from_secs(3600);
 
 /// Whose login files, and where their snapshot is kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct SnapshotRequest<'a> {
     /// The shell to ask.
     pub shell: &'a Shell,
     /// The user's home directory.
@@ -176,7 +177,7 @@ pub enum SnapshotState {
 /// All snapshots of one engine. Callers who ask at the same time wait for one attempt.
 #[derive(Default)]
 pub struct Snapshots {
-    entries: Mutex<HashMap<String, Arc<Entry>>>,
+    entries: Mutex<HashMap<String, Arc<SnapshotEntry>>>,
 }
 
 impl Snapshots {
@@ -189,12 +190,11 @@ impl Snapshots {
     ///
     /// Blocks for as long as login files take, at most `limit` and what it takes to end them.
     /// `None` means that there is none to be had; [`Snapshots::state`] says why.
-    pub fn get(&self, request: &Request<'_>) -> Option<Snapshot> {
+    pub fn get(&self, request: &SnapshotRequest<'_>) -> Option<Snapshot> {
         if request.shell.kind != ShellKind::Bash {
             return None;
         }
-        // The map holds complete entries at all times, so that a panic elsewhere spoils nothing.
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         let key = store::key(request);
         let kept = entries.get(&key).cloned().or_else(|| store::load(request).map(Arc::new));
         let entry = match kept.filter(|entry| holds(entry, request, SystemTime::now())) {
@@ -203,13 +203,13 @@ impl Snapshots {
         };
         entries.insert(key, Arc::clone(&entry));
         match &entry.outcome {
-            Outcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
-            Outcome::Failed(_) => None,
+            LoginOutcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
+            LoginOutcome::Failed(_) => None,
         }
     }
 
     /// The same, if it is known without taking one: nothing if that is not so, or somebody is taking one right now.
-    pub fn kept(&self, request: &Request<'_>) -> Option<Option<Snapshot>> {
+    pub fn kept(&self, request: &SnapshotRequest<'_>) -> Option<Option<Snapshot>> {
         if request.shell.kind != ShellKind::Bash {
             return Some(None);
         }
@@ -220,17 +220,17 @@ impl Snapshots {
         };
         let entry = entries.get(&store::key(request)).filter(|entry| holds(entry, request, SystemTime::now()))?;
         Some(match &entry.outcome {
-            Outcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
-            Outcome::Failed(_) => None,
+            LoginOutcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
+            LoginOutcome::Failed(_) => None,
         })
     }
 
     /// How things stand, without taking anything.
-    pub fn state(&self, request: &Request<'_>) -> SnapshotState {
+    pub fn state(&self, request: &SnapshotRequest<'_>) -> SnapshotState {
         if request.shell.kind != ShellKind::Bash {
             return SnapshotState::Unsupported;
         }
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = lock(&self.entries);
         let kept = entries
             .get(&store::key(request))
             .cloned()
@@ -242,25 +242,25 @@ impl Snapshots {
         let at = UNIX_EPOCH + Duration::from_secs(entry.tried_at);
         let files = entry.files.keys().cloned().collect();
         match &entry.outcome {
-            Outcome::Ready(taken) => SnapshotState::Ready {
+            LoginOutcome::Ready(taken) => SnapshotState::Ready {
                 taken_at: at,
                 exports: taken.exports.len(),
                 functions: taken.functions,
                 aliases: taken.aliases,
                 files,
             },
-            Outcome::Failed(failure) => SnapshotState::Failed { tried_at: at, failure: failure.clone(), files },
+            LoginOutcome::Failed(failure) => SnapshotState::Failed { tried_at: at, failure: failure.clone(), files },
         }
     }
 }
 
 /// Whether what was found out then is what would be found out now.
-fn holds(entry: &Entry, request: &Request<'_>, now: SystemTime) -> bool {
+fn holds(entry: &SnapshotEntry, request: &SnapshotRequest<'_>, now: SystemTime) -> bool {
     let unchanged = entry.files.iter().all(|(path, stamp)| store::stamp(path) == *stamp);
     unchanged
         && match &entry.outcome {
-            Outcome::Ready(taken) => store::stamp(&taken.file) == entry.file_stamp,
-            Outcome::Failed(failure) => {
+            LoginOutcome::Ready(taken) => store::stamp(&taken.file) == entry.file_stamp,
+            LoginOutcome::Failed(failure) => {
                 let tried_at = UNIX_EPOCH + Duration::from_secs(entry.tried_at);
                 // A clock that was set back makes the attempt old, which costs one more.
                 let recent = now.duration_since(tried_at).is_ok_and(|age| age < FAILURE_KEPT);
@@ -271,7 +271,7 @@ fn holds(entry: &Entry, request: &Request<'_>, now: SystemTime) -> bool {
         }
 }
 
-fn take(request: &Request<'_>) -> Entry {
+fn take(request: &SnapshotRequest<'_>) -> SnapshotEntry {
     let tried_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
     // The usual files are stamped before the run: should one change while it is read, the next
     // command finds another stamp and takes the snapshot again. What the run itself finds can only

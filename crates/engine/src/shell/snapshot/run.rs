@@ -12,10 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_getfl, fcntl_setfl, ftruncate, memfd_create, tell};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
+use crate::bytes::random_hex;
+
 use super::super::SYSTEM_PATH;
-use super::dump::{self, ANSWER_FD, Answer};
+use super::dump::{self, ANSWER_FD, LoginAnswer};
 use super::trace::Trace;
-use super::{Request, TakeFailure};
+use super::{SnapshotRequest, TakeFailure};
 
 const TRACE_FD: u32 = 188;
 
@@ -26,8 +28,8 @@ const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 const TRACE_LIMIT: u64 = 64 * 1024 * 1024;
 
 /// What a run gave.
-pub(super) struct Ran {
-    pub(super) answer: Result<Answer, TakeFailure>,
+pub(super) struct LoginRun {
+    pub(super) answer: Result<LoginAnswer, TakeFailure>,
     /// The files it read, as far as it came.
     pub(super) files: Vec<PathBuf>,
 }
@@ -37,16 +39,17 @@ pub(super) struct Ran {
 /// It has no terminal and no input, what login files print goes nowhere, and it leads a session
 /// of its own. When its time is up, everything in that session is killed; when it ends in time,
 /// what login files left in the background stays, since an export may point at it.
-pub(super) fn login(request: &Request<'_>) -> Ran {
+pub(super) fn login(request: &SnapshotRequest<'_>) -> LoginRun {
     let cwd = if request.home.is_dir() { request.home } else { Path::new("/") };
     let mut trace = Trace::new(cwd);
     let answer = attempt(request, cwd, &mut trace);
-    Ran { answer, files: trace.files(request.home, SYSTEM_PATH) }
+    LoginRun { answer, files: trace.files(request.home, SYSTEM_PATH) }
 }
 
-fn attempt(request: &Request<'_>, cwd: &Path, trace: &mut Trace) -> Result<Answer, TakeFailure> {
+fn attempt(request: &SnapshotRequest<'_>, cwd: &Path, trace: &mut Trace) -> Result<LoginAnswer, TakeFailure> {
     let not_run = |error: io::Error| TakeFailure::NotRun { shell: request.shell.path.clone(), detail: error.to_string() };
-    let marker = marker().map_err(not_run)?;
+    // Login files cannot know it.
+    let marker = random_hex::<16>();
     let base = dump::base_environment(request.home.as_os_str().as_bytes(), request.user, request.shell.path.as_os_str().as_bytes());
     let tracefile = TraceFile::new().map_err(not_run)?;
     let mut command = command(&request.shell.path, &dump::script(&marker));
@@ -55,7 +58,7 @@ fn attempt(request: &Request<'_>, cwd: &Path, trace: &mut Trace) -> Result<Answe
     for (name, value) in &base {
         command.env(std::ffi::OsString::from_vec(name.clone()), std::ffi::OsString::from_vec(value.clone()));
     }
-    let mut login = Login::start(command).map_err(not_run)?;
+    let mut login = LoginShell::start(command).map_err(not_run)?;
     let mut answer = Vec::new();
     let end = login.watch(request.limit, &mut answer);
     drop(login);
@@ -65,9 +68,9 @@ fn attempt(request: &Request<'_>, cwd: &Path, trace: &mut Trace) -> Result<Answe
         return dump::parse(&answer, &marker, &base).map_err(|detail| TakeFailure::Unreadable { detail });
     }
     Err(match end {
-        End::Exited(status) => TakeFailure::Ended { status: status.to_string() },
-        End::OutOfTime => TakeFailure::TimedOut { limit: request.limit },
-        End::TooMuch => TakeFailure::Unreadable { detail: format!("it is longer than {ANSWER_LIMIT} bytes") },
+        LoginEnd::Exited(status) => TakeFailure::Ended { status: status.to_string() },
+        LoginEnd::OutOfTime => TakeFailure::TimedOut { limit: request.limit },
+        LoginEnd::TooMuch => TakeFailure::Unreadable { detail: format!("it is longer than {ANSWER_LIMIT} bytes") },
     })
 }
 
@@ -98,24 +101,24 @@ fn command(shell: &Path, script: &str) -> Command {
     command
 }
 
-enum End {
+enum LoginEnd {
     Exited(ExitStatus),
     OutOfTime,
     TooMuch,
 }
 
 /// A login shell that runs. Dropped before its end was seen, it is killed with its session.
-struct Login {
+struct LoginShell {
     child: Child,
     pidfd: OwnedFd,
     reaped: bool,
 }
 
-impl Login {
-    fn start(mut command: Command) -> io::Result<Login> {
+impl LoginShell {
+    fn start(mut command: Command) -> io::Result<LoginShell> {
         let mut child = command.spawn()?;
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            Ok(pidfd) => Ok(Login { child, pidfd, reaped: false }),
+            Ok(pidfd) => Ok(LoginShell { child, pidfd, reaped: false }),
             Err(error) => {
                 // The child is ours and not reaped, so that its pid is still its own; that it is over already is as good. The first error is the one to tell.
                 let _ = child.kill();
@@ -126,14 +129,14 @@ impl Login {
     }
 
     /// Reads the answer until the shell has ended or may not go on.
-    fn watch(&mut self, limit: Duration, answer: &mut Vec<u8>) -> io::Result<End> {
+    fn watch(&mut self, limit: Duration, answer: &mut Vec<u8>) -> io::Result<LoginEnd> {
         // A day is for ever here, and keeps the sum in range.
         let deadline = Instant::now() + limit.min(Duration::from_secs(86_400));
         let mut pipe = self.child.stdout.take().map(|pipe| Pipe::new(pipe.into())).transpose()?;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(End::OutOfTime);
+                return Ok(LoginEnd::OutOfTime);
             }
             let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
             fds.extend(pipe.iter().map(|pipe| PollFd::new(&pipe.0, PollFlags::IN)));
@@ -149,16 +152,16 @@ impl Login {
             if ended {
                 let status = self.child.wait()?;
                 self.reaped = true;
-                return Ok(End::Exited(status));
+                return Ok(LoginEnd::Exited(status));
             }
             if answer.len() > ANSWER_LIMIT {
-                return Ok(End::TooMuch);
+                return Ok(LoginEnd::TooMuch);
             }
         }
     }
 }
 
-impl Drop for Login {
+impl Drop for LoginShell {
     fn drop(&mut self) {
         if !self.reaped {
             end_session(&mut self.child);
@@ -305,9 +308,4 @@ fn is_member(pid: Pid, leader: Pid) -> bool {
     };
     let leader = leader.as_raw_nonzero().to_string();
     !matches!(state, "Z" | "X") && (group == leader || session == leader)
-}
-
-/// A word that no login file can know.
-fn marker() -> io::Result<String> {
-    super::store::random_hex(16)
 }

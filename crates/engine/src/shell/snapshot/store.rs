@@ -16,19 +16,21 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::dump::Answer;
-use super::{Request, TakeFailure, Taken};
+use crate::bytes::{hex, random_hex};
+
+use super::dump::LoginAnswer;
+use super::{SnapshotRequest, TakeFailure, Taken};
 
 /// What is known about a request's snapshot.
-pub(super) struct Entry {
+pub(super) struct SnapshotEntry {
     pub(super) tried_at: u64,
     pub(super) files: BTreeMap<PathBuf, Option<Stamp>>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: LoginOutcome,
     /// The stamp of the file for bash, if there is one.
     pub(super) file_stamp: Option<Stamp>,
 }
 
-pub(super) enum Outcome {
+pub(super) enum LoginOutcome {
     Ready(Arc<Taken>),
     Failed(TakeFailure),
 }
@@ -79,7 +81,7 @@ pub(super) fn usual_files(home: &Path) -> BTreeMap<PathBuf, Option<Stamp>> {
 }
 
 /// The name under which a request's snapshot is kept.
-pub(super) fn key(request: &Request<'_>) -> String {
+pub(super) fn key(request: &SnapshotRequest<'_>) -> String {
     let mut hash = Sha256::new();
     let parts = [request.user.as_bytes(), request.home.as_os_str().as_bytes(), request.shell.path.as_os_str().as_bytes()];
     for part in parts {
@@ -90,9 +92,9 @@ pub(super) fn key(request: &Request<'_>) -> String {
 }
 
 /// Reads what was kept. Anything that is not as we left it counts as nothing: it is taken again.
-pub(super) fn load(request: &Request<'_>) -> Option<Entry> {
+pub(super) fn load(request: &SnapshotRequest<'_>) -> Option<SnapshotEntry> {
     let text = fs::read(request.dir.join(key(request) + ".json")).ok()?;
-    let kept: v1::Kept = serde_json::from_slice(&text).ok()?;
+    let kept: v1::Description = serde_json::from_slice(&text).ok()?;
     let of_this = kept.version == v1::VERSION
         && kept.user == request.user
         && kept.home.as_bytes() == request.home.as_os_str().as_bytes()
@@ -102,7 +104,7 @@ pub(super) fn load(request: &Request<'_>) -> Option<Entry> {
     }
     let file = request.dir.join(key(request) + ".bash");
     let (outcome, file_stamp) = match kept.outcome {
-        v1::Outcome::Ready { exports, path, functions, aliases, sha256 } => {
+        v1::SavedOutcome::Ready { exports, path, functions, aliases, sha256 } => {
             // The stamp is older than what is read, so that a later change is noticed.
             let file_stamp = stamp(&file);
             if hex(&Sha256::digest(fs::read(&file).ok()?)) != sha256 {
@@ -110,58 +112,53 @@ pub(super) fn load(request: &Request<'_>) -> Option<Entry> {
             }
             let exports = exports.into_iter().map(|(name, value)| (name.bytes(), value.bytes())).collect();
             let path = path.map(|path| path.bytes());
-            (Outcome::Ready(Arc::new(Taken { exports, path, functions, aliases, file })), file_stamp)
+            (LoginOutcome::Ready(Arc::new(Taken { exports, path, functions, aliases, file })), file_stamp)
         }
-        v1::Outcome::Failed(failure) => (Outcome::Failed(failure.into()), None),
+        v1::SavedOutcome::Failed(failure) => (LoginOutcome::Failed(failure.into()), None),
     };
     let files = kept.files.into_iter().map(|(path, stamp)| (path.path(), stamp)).collect();
-    Some(Entry { tried_at: kept.tried_at, files, outcome, file_stamp })
+    Some(SnapshotEntry { tried_at: kept.tried_at, files, outcome, file_stamp })
 }
 
 /// Writes an answer down.
 pub(super) fn keep(
-    request: &Request<'_>,
-    answer: Answer,
+    request: &SnapshotRequest<'_>,
+    answer: LoginAnswer,
     files: &BTreeMap<PathBuf, Option<Stamp>>,
     tried_at: u64,
-) -> Result<Entry, TakeFailure> {
+) -> Result<SnapshotEntry, TakeFailure> {
     let text = bash_file(&answer);
     let file = request.dir.join(key(request) + ".bash");
     let (functions, aliases) = (answer.functions.len(), answer.aliases.len());
-    let outcome = v1::Outcome::Ready {
+    let outcome = v1::SavedOutcome::Ready {
         exports: answer.exports.iter().map(|(name, value)| (v1::Bytes::from(&name[..]), v1::Bytes::from(&value[..]))).collect(),
         path: answer.path.as_deref().map(v1::Bytes::from),
         functions,
         aliases,
         sha256: hex(&Sha256::digest(&text)),
     };
-    let kept = v1::Kept::new(request, files, tried_at, outcome);
+    let kept = v1::Description::new(request, files, tried_at, outcome);
     make_dir(request.dir)?;
     write(&file, &text)?;
     write(&request.dir.join(key(request) + ".json"), &json(&kept))?;
     let taken = Taken { exports: answer.exports, path: answer.path, functions, aliases, file };
-    Ok(Entry { tried_at, files: files.clone(), file_stamp: stamp(&taken.file), outcome: Outcome::Ready(Arc::new(taken)) })
+    Ok(SnapshotEntry { tried_at, files: files.clone(), file_stamp: stamp(&taken.file), outcome: LoginOutcome::Ready(Arc::new(taken)) })
 }
 
 /// Writes a failure down. Should that fail too, this engine at least remembers it.
-pub(super) fn keep_failure(request: &Request<'_>, failure: TakeFailure, files: &BTreeMap<PathBuf, Option<Stamp>>, tried_at: u64) -> Entry {
-    let outcome = v1::Outcome::Failed(v1::Failure::from(&failure));
-    let kept = v1::Kept::new(request, files, tried_at, outcome);
+pub(super) fn keep_failure(
+    request: &SnapshotRequest<'_>,
+    failure: TakeFailure,
+    files: &BTreeMap<PathBuf, Option<Stamp>>,
+    tried_at: u64,
+) -> SnapshotEntry {
+    let outcome = v1::SavedOutcome::Failed(v1::Failure::from(&failure));
+    let kept = v1::Description::new(request, files, tried_at, outcome);
     let written = make_dir(request.dir).and_then(|()| write(&request.dir.join(key(request) + ".json"), &json(&kept)));
     if let Err(error) = written {
         tracing::warn!(%error, "the failed login snapshot is remembered in memory only");
     }
-    Entry { tried_at, files: files.clone(), outcome: Outcome::Failed(failure), file_stamp: None }
-}
-
-/// Random bytes as text.
-pub(super) fn random_hex(count: usize) -> io::Result<String> {
-    let mut bytes = vec![0; count];
-    let mut filled = 0;
-    while filled < count {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(hex(&bytes))
+    SnapshotEntry { tried_at, files: files.clone(), outcome: LoginOutcome::Failed(failure), file_stamp: None }
 }
 
 /// A file that bash reads before a command, because BASH_ENV names it.
@@ -170,7 +167,7 @@ pub(super) fn random_hex(count: usize) -> io::Result<String> {
 /// again. Then each definition stands alone in quotes: one that this bash cannot read is left out,
 /// and the command runs. Aliases come after functions, whose texts have them expanded already, and
 /// are switched on last, after the caller's own BASH_ENV file, which was not written for them.
-fn bash_file(answer: &Answer) -> Vec<u8> {
+fn bash_file(answer: &LoginAnswer) -> Vec<u8> {
     let mut text = br#"# What login files define. Written by outlast; changes here are lost.
 if [[ -n ${_OUTLAST_BASH_ENV+x} ]]; then
   builtin export BASH_ENV="$_OUTLAST_BASH_ENV"
@@ -224,7 +221,7 @@ fn quote(text: &mut Vec<u8>, word: &[u8]) {
     text.push(b'\'');
 }
 
-fn json(kept: &v1::Kept) -> Vec<u8> {
+fn json(kept: &v1::Description) -> Vec<u8> {
     // Strings, numbers and lists of them: there is nothing that JSON cannot hold.
     serde_json::to_vec(kept).expect("a snapshot's description is plain data")
 }
@@ -236,7 +233,7 @@ fn make_dir(dir: &Path) -> Result<(), TakeFailure> {
 /// Replaces a file by a rename, so that a reader has the old text or the new one.
 fn write(path: &Path, text: &[u8]) -> Result<(), TakeFailure> {
     let write = || {
-        let beside = path.with_extension(format!("{}.tmp", random_hex(8)?));
+        let beside = path.with_extension(format!("{}.tmp", random_hex::<8>()));
         let written = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -272,10 +269,6 @@ fn not_kept(path: &Path) -> impl Fn(io::Error) -> TakeFailure {
     |error| TakeFailure::NotKept { path: path.to_owned(), detail: error.to_string() }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The description as it is on disk.
 mod v1 {
     use super::*;
@@ -283,19 +276,19 @@ mod v1 {
     pub(super) const VERSION: u32 = 1;
 
     #[derive(Serialize, Deserialize)]
-    pub(super) struct Kept {
+    pub(super) struct Description {
         pub(super) version: u32,
         pub(super) user: String,
         pub(super) home: Bytes,
         pub(super) shell: Bytes,
         pub(super) tried_at: u64,
         pub(super) files: Vec<(Bytes, Option<Stamp>)>,
-        pub(super) outcome: Outcome,
+        pub(super) outcome: SavedOutcome,
     }
 
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
-    pub(super) enum Outcome {
+    pub(super) enum SavedOutcome {
         Ready { exports: Vec<(Bytes, Bytes)>, path: Option<Bytes>, functions: usize, aliases: usize, sha256: String },
         Failed(Failure),
     }
@@ -353,10 +346,15 @@ mod v1 {
         }
     }
 
-    impl Kept {
-        pub(super) fn new(request: &Request<'_>, files: &BTreeMap<PathBuf, Option<Stamp>>, tried_at: u64, outcome: Outcome) -> Kept {
+    impl Description {
+        pub(super) fn new(
+            request: &SnapshotRequest<'_>,
+            files: &BTreeMap<PathBuf, Option<Stamp>>,
+            tried_at: u64,
+            outcome: SavedOutcome,
+        ) -> Description {
             let files = files.iter().map(|(path, stamp)| (Bytes::from(path.as_path()), *stamp)).collect();
-            Kept {
+            Description {
                 version: VERSION,
                 user: request.user.to_owned(),
                 home: request.home.into(),

@@ -120,7 +120,7 @@ pub(super) enum Act {
         limit: usize,
         lease: i64,
     },
-    Pushed {
+    PushResult {
         pick: usize,
         right: bool,
         how: Push4,
@@ -173,7 +173,7 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         2 => proptest::bool::weighted(0.3).prop_map(|reboot| Act::Begin { reboot }),
         1 => p().prop_map(|p| Act::Forget { p }),
         8 => (1..3_usize, lease()).prop_map(|(limit, lease)| Act::Take { limit, lease }),
-        5 => (0..20_usize, proptest::bool::weighted(0.8), push).prop_map(|(pick, right, how)| Act::Pushed { pick, right, how }),
+        5 => (0..20_usize, proptest::bool::weighted(0.8), push).prop_map(|(pick, right, how)| Act::PushResult { pick, right, how }),
         1 => (proptest::option::of(0..20_usize), some()).prop_map(|(pick, session)| Act::Revive { pick, session }),
     ];
     let plain = plain.boxed();

@@ -11,7 +11,7 @@ pub(super) enum Answer {
     Made(Option<u64>),
     /// Place, repeat, how often it was given; and how long the next who finds nothing would wait.
     Given(Vec<(u64, bool, u32)>, Option<i64>),
-    Settled(Settled),
+    Settled(SettleReply),
     Count(u64),
     Taken(Vec<(u64, bool, u32)>, Option<i64>),
     Kept(bool),
@@ -46,7 +46,7 @@ pub(super) enum What {
     Expired { before: i64 },
     Began { reboot: bool },
     Taken { seqs: Vec<u64>, word: u32, until: i64 },
-    Pushed { seq: u64, how: Push4 },
+    PushResult { seq: u64, how: Push4 },
     Revived { seqs: Vec<u64> },
 }
 
@@ -295,7 +295,7 @@ impl Oracle {
                     d.tries += 1;
                     d.due = Due::With { word: *word, until: *until };
                 }
-                What::Pushed { seq: n, how } if *n == seq => match *how {
+                What::PushResult { seq: n, how } if *n == seq => match *how {
                     Push4::Delivered => d.due = Due::Delivered,
                     Push4::Again(after) => d.due = Due::At(past.up + after),
                     Push4::Later(after) => (d.due, d.tries) = (Due::At(past.up + after), d.tries - 1),
@@ -356,15 +356,15 @@ impl Oracle {
         Answer::Given(given, held.min())
     }
 
-    pub(super) fn settle(&mut self, seq: u64, word: Option<u32>, by: Option<&str>, how: How) -> Settled {
-        let Some(story) = self.stories().into_iter().find(|s| s.seq == seq) else { return Settled::Unknown };
+    pub(super) fn settle(&mut self, seq: u64, word: Option<u32>, by: Option<&str>, how: How) -> SettleReply {
+        let Some(story) = self.stories().into_iter().find(|s| s.seq == seq) else { return SettleReply::Unknown };
         if by.is_some_and(|by| by != story.session) {
-            return Settled::Unknown;
+            return SettleReply::Unknown;
         }
         match story.at {
-            Where::Over { .. } => return Settled::Already,
-            Where::Waits if how == How::Released => return Settled::Already,
-            Where::With { word: has, .. } if word.is_some() && word != has => return Settled::Lost,
+            Where::Over { .. } => return SettleReply::Already,
+            Where::Waits if how == How::Released => return SettleReply::Already,
+            Where::With { word: has, .. } if word.is_some() && word != has => return SettleReply::Lost,
             Where::Waits | Where::With { .. } => {}
         }
         self.add(match how {
@@ -372,7 +372,7 @@ impl Oracle {
             How::Released => What::Returned { seq, sure: word.is_some() },
             How::Dropped => What::Refused { seq },
         });
-        Settled::Done
+        SettleReply::Done
     }
 
     pub(super) fn take(&mut self, limit: usize, word: u32, lease: i64) -> Answer {
@@ -406,7 +406,7 @@ impl Oracle {
     pub(super) fn push(&mut self, seq: u64, word: Option<u32>, how: Push4) -> Answer {
         let has = self.parcels().into_iter().any(|d| d.seq == seq && matches!(d.due, Due::With { word: has, .. } if Some(has) == word));
         if has {
-            self.add(What::Pushed { seq, how });
+            self.add(What::PushResult { seq, how });
         }
         Answer::Kept(has)
     }

@@ -18,7 +18,7 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    pub(super) fn given(&mut self, entry: &Entry, session: &str, now: Moment, lease: i64) -> Result<(), String> {
+    pub(super) fn given(&mut self, entry: &NoticeEntry, session: &str, now: Moment, lease: i64) -> Result<(), String> {
         let (seq, notice) = (entry.notice.seq, &entry.notice);
         if notice.session_key != session {
             return Err(format!("{seq} was given to {session:?}"));
@@ -70,7 +70,7 @@ impl World<'_> {
     }
 
     pub(super) fn begin(&self) {
-        begun(self.db, &format!("boot {}", self.boot), false, self.now()).unwrap();
+        engine_started(self.db, &format!("boot {}", self.boot), false, self.now()).unwrap();
     }
 
     pub(super) fn known(&self, key: &str) -> bool {
@@ -175,7 +175,7 @@ impl World<'_> {
                 Answer::Nothing
             }
             Act::Take { limit, lease } => self.oracle.take(*limit, word, *lease),
-            Act::Pushed { pick: n, right, how } => {
+            Act::PushResult { pick: n, right, how } => {
                 let seq = self.chosen(*n, &self.last_taken);
                 self.oracle.push(seq, self.taken.get(&seq).filter(|_| *right).copied(), *how)
             }
@@ -233,12 +233,12 @@ impl World<'_> {
     /// Does an act on the tables.
     pub(super) fn act(&mut self, act: &Act) -> Answer {
         let (db, now, sinks) = (self.db, self.now(), sinks());
-        let put = |draft: &Draft| Answer::Made(insert(db, draft, &sinks, now).unwrap());
+        let put = |draft: &NoticeDraft| Answer::Made(insert(db, draft, &sinks, now).unwrap());
         let nth = |n: usize| n % self.names.len().max(1);
         let name = |p: &u8| id(*p).to_string();
         match act {
             Act::Complete { p, repeat, kept } => {
-                let draft = Draft { repeat: *repeat, ..completion(*p, owner(whose(*p).0, whose(*p).1)) };
+                let draft = NoticeDraft { repeat: *repeat, ..completion(*p, owner(whose(*p).0, whose(*p).1)) };
                 let made = put(&draft);
                 if let Some(micros) = kept {
                     keep_for(db, &draft.key, *micros, now).unwrap();
@@ -247,7 +247,7 @@ impl World<'_> {
             }
             Act::Match { p, at } => put(&matched(*p, *at, owner(whose(*p).0, whose(*p).1))),
             Act::Post { session, life, name } => put(&posted(&format!("{session}{name}"), owner(session, life), "")),
-            Act::Live { session, life } => done(lives(db, session, life)),
+            Act::Live { session, life } => done(note_generation(db, session, life)),
             Act::Claim { session, life, taker, limit, lease } => {
                 self.words += 1;
                 let asks = Claim {
@@ -272,10 +272,10 @@ impl World<'_> {
                 let verdict = match how {
                     How::Delivered => Verdict::Delivered,
                     How::Released => Verdict::Released,
-                    How::Dropped => Verdict::Dropped("no".into()),
+                    How::Dropped => Verdict::Dropped { reason: "no".into() },
                 };
                 let word = self.word_of(seq, *word).map(|w| w.to_string());
-                Answer::Settled(judge(db, id, self.by(seq, *by, *own), word.as_deref(), &verdict, now).unwrap().settled)
+                Answer::Settled(settle(db, id, self.by(seq, *by, *own), word.as_deref(), &verdict, now).unwrap().settled)
             }
             Act::Consume { p } => done(consume(db, &name(p), "wait", now)),
             Act::Observe { p } => done(observe(db, &name(p), now)),
@@ -304,14 +304,14 @@ impl World<'_> {
                 let later = next_due(db, "hook", now).unwrap().map(|d| d.as_micros() as i64);
                 Answer::Taken(taken.iter().map(|o| (o.entry.notice.seq, o.entry.notice.repeat, o.attempts)).collect(), later)
             }
-            Act::Pushed { pick, right, how } => {
+            Act::PushResult { pick, right, how } => {
                 let seq = self.chosen(*pick, &self.last_taken);
                 let after = |micros: i64| Duration::from_micros(micros as u64);
                 let how = match *how {
-                    Push4::Delivered => Pushed::Delivered,
-                    Push4::Again(micros) => Pushed::Again { after: after(micros), reason: "busy".into() },
-                    Push4::Later(micros) => Pushed::Later { after: after(micros) },
-                    Push4::Dead => Pushed::Dead { reason: "gone".into() },
+                    Push4::Delivered => PushResult::Delivered,
+                    Push4::Again(micros) => PushResult::Again { after: after(micros), reason: "busy".into() },
+                    Push4::Later(micros) => PushResult::Later { after: after(micros) },
+                    Push4::Dead => PushResult::Dead { reason: "gone".into() },
                 };
                 let word = self.taken.get(&seq).filter(|_| *right).map_or_else(|| "guessed".into(), ToString::to_string);
                 Answer::Kept(pushed(db, "hook", seq, &word, &how, now).unwrap())
@@ -342,7 +342,7 @@ impl World<'_> {
                     self.witness.given(&entry, session, self.now(), *lease)?;
                 }
             }
-            (Act::Settle { pick, word, how, .. }, Answer::Settled(Settled::Done)) => {
+            (Act::Settle { pick, word, how, .. }, Answer::Settled(SettleReply::Done)) => {
                 self.witness.settled(self.named(self.chosen(*pick, &self.last_given)), *how, *word != Word::None);
             }
             (_, Answer::Taken(taken, _)) => {
