@@ -51,6 +51,7 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
         let claim = Claim {
             session: asked.owner.session.clone().unwrap_or_default(),
             generation: asked.owner.generation.clone().unwrap_or_default(),
+            named_by: asked.named_by(),
             taker: match taker {
                 Taker::Terminal => TakerKind::Terminal,
                 Taker::Gateway => TakerKind::Gateway,

@@ -3,7 +3,7 @@
 //! A delivery is lent to the sink as to any other; the notice itself it claims when it is about to tell ([`begin`]), by the rules and under the token by
 //! which every taker claims. How the call went settles both.
 
-use super::claim::{SinkClaim, claim_one};
+use super::claim::{NamedBy, SinkClaim, claim_one};
 use super::delivery::{OwedDelivery, PushResult, pushed as delivery_pushed, remove_settled, take_those};
 use super::rows::{DeliveryRow, NoticeRow};
 use super::{Claim, until};
@@ -60,6 +60,7 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
         let claim = Claim {
             session: row.session.clone(),
             generation: String::new(),
+            named_by: NamedBy::Client,
             taker: TakerKind::Gateway,
             limit: 1,
             lease: lease.clone(),

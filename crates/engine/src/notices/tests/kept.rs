@@ -135,7 +135,7 @@ fn lives_of_conversations_that_nothing_is_known_of_are_forgotten() {
     let mut desk = Desk::new();
     remember(&desk.db, 1, "a");
     for session in ["a", "b", "c"] {
-        note_generation(&desk.db, session, "g").unwrap();
+        note_generation(&desk.db, session, "g", NamedBy::Client).unwrap();
     }
     desk.put(&completion(2, owner("b", "g"))).unwrap();
     desk.pass(DAY);

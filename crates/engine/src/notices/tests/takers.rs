@@ -103,7 +103,16 @@ impl World {
     /// Asks for notices once, tells what it is given, and settles that.
     fn take_once(&self, who: &'static str, taker: TakerKind) {
         let (now, word, world) = (self.now(), self.word(), self.clone());
-        let asks = Claim { session: "a".into(), generation: String::new(), taker, limit: 10, lease: word.clone(), lease_for: LEASE, now };
+        let asks = Claim {
+            session: "a".into(),
+            generation: String::new(),
+            named_by: NamedBy::Client,
+            taker,
+            limit: 10,
+            lease: word.clone(),
+            lease_for: LEASE,
+            now,
+        };
         let Some((given, ticket)) = self.ask(move |db| Ok((claim(db, &asks)?.given, world.ticket()))) else { return };
         for entry in given {
             let mut verdict = Verdict::Delivered;
