@@ -167,6 +167,39 @@ fn a_question_is_answered_with_a_key() {
     insta::assert_snapshot!(play.all());
 }
 
+/// The second question took the place of the first, which then could not be answered at all.
+#[test]
+fn several_questions_are_answered_one_after_the_other() {
+    let options = || vec![PermissionOption::new("yes", "Allow", "allow_once"), PermissionOption::new("no", "Deny", "reject_once")];
+    let mut play = Screenplay::new(None);
+    play.words("clean up").running();
+    let ask = |play: &mut Screenplay, name: &str, answer: Option<&str>| {
+        let mut body = PermissionBody::new(name, format!("rm {name}"), options());
+        (body.answer, body.by) = (answer.map(Into::into), answer.map(|_| "a person".into()));
+        play.part(Content::Permission(body)).live();
+    };
+    ask(&mut play, "one", None);
+    ask(&mut play, "two", None);
+    ask(&mut play, "three", None);
+    assert_eq!((play.view.question(), play.view.answer('y')), (Some("one"), Some(("one", "yes"))));
+    ask(&mut play, "one", Some("yes"));
+    assert_eq!(play.view.answer('n'), Some(("two", "no")));
+    // Another terminal answers a later one.
+    ask(&mut play, "three", Some("no"));
+    assert_eq!(play.view.answer('n'), Some(("two", "no")));
+    // The end of another turn leaves it open.
+    let mut other = TurnInfo::queued(7, TurnKind::Message, "msg:other");
+    (other.state, other.outcome) = (TurnState::Finished, Some(TurnOutcome::Completed));
+    play.event(&ChatEvent::Turn { turn: Box::new(other) });
+    assert_eq!(play.view.question(), Some("two"));
+    ask(&mut play, "two", Some("no"));
+    assert!(!play.view.has_question());
+    insta::assert_snapshot!(play.all());
+    ask(&mut play, "four", None);
+    play.completed();
+    assert!(!play.view.has_question(), "its own turn has ended");
+}
+
 /// A call that a rule allowed was shown as refused, because it has no options.
 #[test]
 fn what_a_rule_allowed_or_denied_is_shown_so() {
@@ -417,9 +450,12 @@ fn a_conversation_is_shown_turn_by_turn() {
         turn(4, TurnKind::Message, &|_| ()),
     ];
     let now = "2026-01-01T00:03:20Z".parse().unwrap();
-    let (shown, out) = (Shown::new(info, turns), Out::plain(None));
+    let (mut shown, out) = (Shown::new(info, turns), Out::plain(None));
     let lines = [show::head(&shown, &out), show::turns(&shown, read::Source::Gateway, now, &out)].concat();
     insta::assert_snapshot!(lines.join("\n"));
+    shown.conversation.waits_for = None;
+    let text = show::turns(&shown, read::Source::Gateway, now, &out).join("\n");
+    assert!(text.contains("interrupted (restart interrupted), will be resumed"), "{text}");
 }
 
 /// The end of the turn was among the events that were left out.
