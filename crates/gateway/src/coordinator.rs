@@ -160,6 +160,7 @@ impl Coordinator {
         let mut is_store_ready = false;
         loop {
             if let Some(exit) = self.exit_due() {
+                tokio::task::block_in_place(|| self.keep_unfinished_texts());
                 return exit;
             }
             if let Some(until) = self.pause_until.take() {
@@ -202,6 +203,7 @@ impl Coordinator {
             self.advance(&key, &mut batch);
         }
         self.finish(batch);
+        self.answer_held_waiters();
         self.note_idleness();
     }
 

@@ -572,3 +572,12 @@ fn a_session_with_escape_sequences_is_no_conversation_of_ours() {
         assert_eq!(ChatName::of_session(other).key, "agent:main:local:dm:main", "{other:?}");
     }
 }
+
+/// It said that outlast-gateway is not in /proc/self.
+#[test]
+fn without_proc_the_missing_proc_is_named() {
+    let known = not_installed(Path::new("/opt/bin/outlast"));
+    assert!(known.error().ends_with("outlast-gateway, which is not in /opt/bin"), "{}", known.error());
+    let unknown = not_installed(Path::new("/proc/self/exe"));
+    assert!(unknown.error().contains("/proc/self/exe cannot be read") && unknown.hint().starts_with("mount /proc"), "{}", unknown.error());
+}
