@@ -9,9 +9,6 @@ use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Cycles that are still there: crate, parent, members. A cycle that has lost members is recorded anew. None may be added.
-const KNOWN_CYCLES: &[(&str, &str, &[&str])] = &[];
-
 /// The layers of the engine with their modules, low to high. A module may use those of its own layer and of lower ones.
 const ENGINE_LAYERS: &[(&str, &str)] = &[
     (
@@ -29,26 +26,16 @@ const ENGINE_LAYERS: &[(&str, &str)] = &[
 
 /// What is wrong with the modules of our crates.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
-    let (mut wrong, mut found) = (Vec::new(), Vec::new());
+    let mut wrong = Vec::new();
     for dir in std::fs::read_dir(root.join("crates")).context("cannot list crates")? {
         let dir = dir?;
         let name = dir.file_name().to_string_lossy().into_owned();
         let graph = Graph::of_crate(&dir.path().join("src"))?;
         for cycle in graph.cycles() {
-            if !KNOWN_CYCLES.iter().any(|(of, parent, members)| *of == name && cycle.is_within(parent, members)) {
-                wrong.push(format!("modules form a cycle in {name}, {}: {}", cycle.named(), cycle.example.join(", ")));
-            }
-            found.push((name.clone(), cycle));
+            wrong.push(format!("modules form a cycle in {name}, {}: {}", cycle.named(), cycle.example.join(", ")));
         }
         if name == "engine" {
             wrong.extend(upward(&graph));
-        }
-    }
-    for (name, parent, members) in KNOWN_CYCLES {
-        let is_there =
-            |(of, cycle): &(String, Cycle)| of == name && cycle.is_within(parent, members) && cycle.members.len() == members.len();
-        if !found.iter().any(is_there) {
-            wrong.push(format!("the cycle of {members:?} in {name} {parent} is smaller or gone: say so in xtask/src/modules.rs"));
         }
     }
     Ok(wrong)
@@ -82,10 +69,6 @@ struct Cycle {
 }
 
 impl Cycle {
-    fn is_within(&self, parent: &str, members: &[&str]) -> bool {
-        self.parent == parent && self.members.iter().all(|m| members.contains(&m.as_str()))
-    }
-
     fn named(&self) -> String {
         let members: Vec<&str> = self.members.iter().map(String::as_str).collect();
         format!("{:?}, {members:?}", self.parent)

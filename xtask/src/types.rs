@@ -10,18 +10,6 @@ use std::path::{Path, PathBuf};
 /// Names that two types of a crate share on purpose: the blocking client has a counterpart for types of the client.
 const SHARED: &[(&str, &str)] = &[("client", "Chunks Client Followed")];
 
-/// Names that more than one type of a crate still has. None may be added.
-const KNOWN_DOUBLES: &[(&str, &str)] = &[
-    ("client", "Texts Waiter"),
-    ("engine", "Ended Entry Found Keeper Kept Login Outcome Parts Place Request"),
-    ("keeper", "Begun"),
-    (
-        "outlast",
-        "Asked Call Cell Client Column Drain Entry Facts Follow Found Group Install Kind Line Next Node Open Paint Part Place \
-         Read Reader Restart Screen Seen Session Shell Signal Sink Source Stat State Stop Style Trouble What Wish",
-    ),
-];
-
 /// Which names stand for more than one type of a crate.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
@@ -35,12 +23,12 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         let of_this = |list: &[(&str, &str)]| -> BTreeSet<String> {
             list.iter().filter(|(of, _)| *of == name).flat_map(|(_, names)| names.split(' ')).map(str::to_owned).collect()
         };
-        let (shared, known) = (of_this(SHARED), of_this(KNOWN_DOUBLES));
-        for (double, files) in doubles.iter().filter(|(double, _)| !shared.contains(*double) && !known.contains(*double)) {
+        let shared = of_this(SHARED);
+        for (double, files) in doubles.iter().filter(|(double, _)| !shared.contains(*double)) {
             let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
             wrong.push(format!("{name} has more than one type {double}, in {}: rename all but one", files.join(", ")));
         }
-        let gone = shared.iter().chain(&known).filter(|listed| !doubles.contains_key(*listed));
+        let gone = shared.iter().filter(|listed| !doubles.contains_key(*listed));
         wrong.extend(gone.map(|listed| format!("{name} has one type {listed} at most: take it from the list in xtask/src/types.rs")));
     }
     Ok(wrong)

@@ -126,8 +126,8 @@ impl Chat {
         ChatFeed::new(self.clone(), key)
     }
 
-    /// Waits until a turn is finished, at most this long; nothing if the time is over first. Goes on over a restart of the gateway. A
-    /// gateway that a person has stopped is not started for it.
+    /// Waits until a turn is finished, at most this long; nothing if the time is over first, or if the turn waits for a person. Goes on
+    /// over a restart of the gateway. A gateway that a person has stopped is not started for it.
     pub async fn wait(&self, key: &str, turn: u64, timeout: Option<Duration>) -> Result<Option<TurnInfo>, ClientError> {
         // A time too far away to be an instant is no limit.
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));

@@ -63,7 +63,7 @@ impl Barriers {
 pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: ResolvedTarget, id: String) -> Result<Barrier, IndexError> {
     let barrier = Barrier { id, owner: owner.clone(), target, created_at: barriers.clock.now(), opened: String::new(), hits: None };
     let work = move |db: &Connection| {
-        notices::note_owner(db, &barrier.owner)?;
+        notices::note_owner(db, &barrier.owner, notices::NamedBy::Client)?;
         // Counted in the same transaction, so that each match is either before or after it.
         let hits = match &barrier.target {
             ResolvedTarget::Process { id, or_match: true, .. } => {

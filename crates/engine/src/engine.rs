@@ -225,7 +225,7 @@ impl Engine {
 
     /// Serves one client on a connected stream, until either side ends it.
     pub async fn accept(&self, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static) {
-        connection(Arc::clone(&self.parts), tokio::io::split(stream), ClientKind::Outside).await;
+        connection(Arc::clone(&self.parts), tokio::io::split(stream), ClientKind::Outside, None).await;
     }
 
     /// A connection to this engine inside the same program, for a client.
@@ -239,7 +239,7 @@ impl Engine {
     /// A connection for a task that runs beside the engine, such as a sink. It does not keep an idle engine running.
     pub fn connect_within(&self) -> tokio::io::DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
-        tokio::spawn(connection(Arc::clone(&self.parts), tokio::io::split(ours), ClientKind::Within));
+        tokio::spawn(connection(Arc::clone(&self.parts), tokio::io::split(ours), ClientKind::Within, None));
         theirs
     }
 

@@ -12,13 +12,15 @@ const MAX_DISOWNED: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Gateways {
     pub(crate) serving: watch::Sender<usize>,
+    /// The pids of those that serve, one for each connection.
+    pids: Mutex<Vec<u32>>,
     /// Sessions that the last gateway disowned at its end.
     disowned: Mutex<BTreeSet<String>>,
 }
 
 impl Default for Gateways {
     fn default() -> Self {
-        Self { serving: watch::Sender::new(0), disowned: Mutex::default() }
+        Self { serving: watch::Sender::new(0), pids: Mutex::default(), disowned: Mutex::default() }
     }
 }
 
@@ -26,6 +28,11 @@ impl Gateways {
     /// The sessions that are not the gateway's. They count only while no gateway serves.
     fn disowned(&self) -> MutexGuard<'_, BTreeSet<String>> {
         lock(&self.disowned)
+    }
+
+    /// Whether the gateway that serves is this process. It registers over a connection of its own, so its requests are recognised by its pid.
+    pub(crate) fn is_serving(&self, pid: u32) -> bool {
+        lock(&self.pids).contains(&pid)
     }
 
     /// Whether a session may be the gateway's.
@@ -42,19 +49,28 @@ impl Gateways {
 }
 
 /// Counts a gateway as serving while this is held.
-pub(crate) struct Serving<'a>(&'a Gateways);
+pub(crate) struct Serving<'a> {
+    gateways: &'a Gateways,
+    pid: Option<u32>,
+}
 
 impl<'a> Serving<'a> {
-    pub(crate) fn new(gateways: &'a Gateways) -> Self {
+    pub(crate) fn new(gateways: &'a Gateways, pid: Option<u32>) -> Self {
         // The new gateway may create the sessions that the one before disowned.
         gateways.disowned().clear();
+        lock(&gateways.pids).extend(pid);
         gateways.serving.send_modify(|n| *n += 1);
-        Self(gateways)
+        Self { gateways, pid }
     }
 }
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        self.0.serving.send_modify(|n| *n -= 1);
+        let mut pids = lock(&self.gateways.pids);
+        if let Some(at) = pids.iter().position(|pid| Some(*pid) == self.pid) {
+            pids.swap_remove(at);
+        }
+        drop(pids);
+        self.gateways.serving.send_modify(|n| *n -= 1);
     }
 }

@@ -136,8 +136,9 @@ fn greet(engine: &Engine, stream: UnixStream) {
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == us || peer.uid() == 0 => {
             let parts = Arc::clone(&engine.parts);
+            let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
             match stream.into_std().and_then(socket::halves) {
-                Ok(halves) => drop(tokio::spawn(connection(parts, halves, ClientKind::Outside))),
+                Ok(halves) => drop(tokio::spawn(connection(parts, halves, ClientKind::Outside, pid))),
                 Err(error) => tracing::warn!(%error, "a client cannot be served"),
             }
         }

@@ -47,6 +47,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 /// How many inputs may wait for the coordinator. Senders of more wait.
@@ -106,6 +107,8 @@ pub(crate) struct Coordinator {
     unreadable: BTreeSet<String>,
     /// Sessions with open notices that had no conversation here when the engine reported them.
     pub(crate) not_ours: BTreeSet<String>,
+    /// The generations for which notices are being taken, by conversation.
+    pub(crate) taking: BTreeMap<String, (String, AbortHandle)>,
     /// The lease tokens of notices, until they are acknowledged.
     pub(crate) leases: BTreeMap<String, Option<String>>,
 }
@@ -144,6 +147,7 @@ impl Coordinator {
             notes: loaded.skipped,
             unreadable: loaded.unreadable,
             not_ours: BTreeSet::new(),
+            taking: BTreeMap::new(),
             leases: BTreeMap::new(),
         };
         (coordinator, gateway)
@@ -156,6 +160,7 @@ impl Coordinator {
         let mut is_store_ready = false;
         loop {
             if let Some(exit) = self.exit_due() {
+                tokio::task::block_in_place(|| self.keep_unfinished_texts());
                 return exit;
             }
             if let Some(until) = self.pause_until.take() {
@@ -198,6 +203,7 @@ impl Coordinator {
             self.advance(&key, &mut batch);
         }
         self.finish(batch);
+        self.answer_held_waiters();
         self.note_idleness();
     }
 

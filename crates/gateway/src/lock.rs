@@ -94,27 +94,32 @@ impl GatewayLock {
 pub enum StopOfRestarts {
     /// A gateway died, or asked to be started again. Now the engine does not start it.
     Stopped,
-    /// The engine was not about to start one for that.
+    /// None was due. Now the engine starts none for a notice, either.
+    Idle,
+    /// There are no conversations, so the engine starts no gateway.
     NotDue,
     /// A gateway holds the lock and does not answer: it starts or ends.
     Held,
 }
 
-/// Keeps the engine from starting a gateway in place of one that died or asked to be started again: a person stops the gateway.
+/// Keeps the engine from starting a gateway, whatever the last one left: a person stops the gateway.
 ///
 /// # Errors
 ///
 /// If the lock cannot be used.
 pub fn stop_restarts(home: &Path) -> io::Result<StopOfRestarts> {
-    let path = home.join("gateway.lock");
-    if !path.exists() {
+    let (path, has_conversations) = (home.join("gateway.lock"), home.join("gateway.db").exists());
+    if !path.exists() && !has_conversations {
         return Ok(StopOfRestarts::NotDue);
     }
     let Some(mut lock) = GatewayLock::take(&path, false)? else { return Ok(StopOfRestarts::Held) };
-    match lock.word()? {
-        LockWord::AtWork => lock.say(LockWord::Stopped).map(|()| StopOfRestarts::Stopped),
-        LockWord::Empty | LockWord::Stopped => Ok(StopOfRestarts::NotDue),
-    }
+    let found = match lock.word()? {
+        LockWord::AtWork => StopOfRestarts::Stopped,
+        LockWord::Empty | LockWord::Stopped if has_conversations => StopOfRestarts::Idle,
+        LockWord::Empty | LockWord::Stopped => return Ok(StopOfRestarts::NotDue),
+    };
+    lock.say(LockWord::Stopped)?;
+    Ok(found)
 }
 
 /// Shares the lock to read the files: a gateway that starts waits for it. `None`: a gateway runs.
@@ -153,6 +158,28 @@ fn is_locked(file: &File, how: FlockOperation) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stop_counts_whatever_the_last_gateway_left_in_its_lock() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("gateway.lock");
+        assert_eq!(stop_restarts(home.path()).unwrap(), StopOfRestarts::NotDue);
+        assert!(!path.exists(), "a home without conversations is left as it is");
+        std::fs::write(home.path().join("gateway.db"), "").unwrap();
+        let words = [
+            (LockWord::AtWork, StopOfRestarts::Stopped),
+            (LockWord::Empty, StopOfRestarts::Idle),
+            (LockWord::Stopped, StopOfRestarts::Idle),
+        ];
+        for (word, found) in words {
+            GatewayLock::take(&path, false).unwrap().unwrap().say(word).unwrap();
+            assert_eq!(stop_restarts(home.path()).unwrap(), found, "{word:?}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "stopped\n", "{word:?}");
+        }
+        let held = GatewayLock::take(&path, false).unwrap().unwrap();
+        assert_eq!(stop_restarts(home.path()).unwrap(), StopOfRestarts::Held);
+        drop(held);
+    }
 
     #[test]
     fn a_lock_that_is_looked_at_is_waited_for_and_one_of_a_gateway_is_not() {

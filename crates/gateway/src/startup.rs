@@ -2,11 +2,12 @@
 
 use crate::coordinator::{Coordinator, FoundAttempts, Gateway, Live, Parts, driver_attempt, now};
 use crate::rules::breaker::{BREAKER_STARTS, RunStart, judge};
-use crate::rules::turn::Turn;
+use crate::rules::turn::{MarkWindow, Turn};
 use crate::settings::GatewaySettings;
 use crate::store::{SqliteStore, Store, StoreError};
 use outlast_agents::{AgentPlace, Attempt, FoundAttempt, running_agents, stop_agents_but, stop_agents_of};
 use outlast_client::{Client, ClientError, Connect};
+use outlast_core::Time;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator
         .conversations
         .iter()
         .flat_map(|(_, turns)| turns)
-        .any(|turn| matches!(turn.turn, Turn::Running { .. } | Turn::Interrupted { .. }));
+        .any(|turn| is_news_of_interruption(&turn.turn, settings.mark_window, started_at));
     let mut starts = store.last_runs(BREAKER_STARTS - 1)?;
     starts.push(RunStart { at: started_at, has_found_interrupted });
     let breaker = judge(&starts);
@@ -57,6 +58,15 @@ pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator
     tokio::task::block_in_place(|| coordinator.mark_interrupted(&found, has_found_interrupted))?;
     stop_given_up(&coordinator, &found).await?;
     Ok((coordinator, gateway))
+}
+
+/// Whether a turn says that an earlier gateway was interrupted. One that its age holds back would say so at each start, although nothing was cut again.
+fn is_news_of_interruption(turn: &Turn, window: MarkWindow, now: Time) -> bool {
+    match turn {
+        Turn::Running { .. } => true,
+        Turn::Interrupted { mark, .. } => !mark.is_stale(window, now),
+        Turn::Queued | Turn::Finished(_) => false,
+    }
 }
 
 async fn found_attempts(coordinator: &Coordinator) -> Result<FoundAttempts, ClientError> {
@@ -103,4 +113,24 @@ async fn stop_given_up(coordinator: &Coordinator, found: &FoundAttempts) -> Resu
         tracing::info!(key, "stopped the agent of a turn that was given up");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::turn::{InterruptReason, Mark, Outcome};
+
+    /// Three restarts within five minutes opened the breaker for a turn that had been interrupted yesterday.
+    #[test]
+    fn a_turn_that_its_age_holds_back_is_no_news_of_an_interruption() {
+        let (now, hour) = (Time::from_micros(1_800_000_000_000_000), 3_600_000_000);
+        let interrupted = |ago: i64| {
+            let mark = Mark { reason: InterruptReason::RestartInterrupted, at: Time::from_micros(now.micros() - ago) };
+            Turn::Interrupted { attempt: 1, mark }
+        };
+        let is_news = |turn| is_news_of_interruption(&turn, MarkWindow::default(), now);
+        assert!(is_news(Turn::Running { attempt: 1, mark: None }) && is_news(interrupted(hour)));
+        assert!(!is_news(interrupted(hour + 1)) && !is_news(Turn::Queued) && !is_news(Turn::Finished(Outcome::Completed)));
+        assert!(is_news_of_interruption(&interrupted(24 * hour), MarkWindow(std::time::Duration::ZERO), now), "no mark is too old there");
+    }
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::config::{KeeperProgram, UserInfo};
 use crate::facts::{Facts, FolderLook};
+use crate::notices::NamedBy;
 use crate::remove;
 use crate::table::{ProcessView, WhichProcesses};
 use outlast_store::meta::flag;
@@ -162,7 +163,7 @@ async fn watched(engine: &Engine, n: u8) -> (ProcessView, outlast_store::meta::M
     meta.live().cmd_ticks.store(1, SeqCst);
     meta.live().set(flag::STARTED);
     engine.parts.table.reserve(id, String::new(), Owner::default()).await.unwrap();
-    engine.parts.outbox.accept(Facts::accepted(kept.clone())).await.unwrap();
+    engine.parts.outbox.accept(Facts::accepted(kept.clone()), NamedBy::Client).await.unwrap();
     (engine.parts.table.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
 }
 

@@ -15,7 +15,7 @@ pub(crate) use barrier::{Barrier, ResolvedTarget};
 pub(crate) use outbox::{Outbox, keep_time};
 pub(crate) use table::Claimed;
 pub(crate) use table::{
-    Claim, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleReply, end_key, moment,
+    Claim, NamedBy, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleReply, end_key, moment,
 };
 pub(crate) use waiters::{Waiters, Waiting};
 pub(crate) use writer::{NoticeWriter, ProcessChange, watched};
@@ -29,14 +29,16 @@ use rusqlite::Connection;
 /// The agent of a session runs in a session of its own, whose name is this followed by the session's.
 const AGENT_SESSION_PREFIX: &str = "outlast:agent:";
 
-/// Records the generation of the session that a request is for. A generation that was not seen before becomes the newest. The gateway
-/// records one when it starts its agent: a process that an earlier agent left may send its first request later, and must not count as
-/// newer.
-pub(crate) fn note_owner(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
+/// Records the generation of the session that a request is for. The gateway records one when it starts its agent, and when it takes notices. What any other
+/// client names is not newer than that: it may be a process that an earlier agent left, or the agent of another home.
+pub(crate) fn note_owner(db: &Connection, by: &Owner, named_by: NamedBy) -> rusqlite::Result<()> {
     match (&by.session, &by.generation) {
         (Some(session), Some(generation)) => {
-            let session = session.strip_prefix(AGENT_SESSION_PREFIX).unwrap_or(session);
-            table::note_generation(db, session, generation)
+            let of_agent = session.strip_prefix(AGENT_SESSION_PREFIX);
+            let session = of_agent.unwrap_or(session);
+            // Only a gateway starts agents. One that an earlier gateway asked for may be started late, and its generation is known by then.
+            let is_new_agent = of_agent.is_some() && !table::is_known_generation(db, session, generation)?;
+            table::note_generation(db, session, generation, if is_new_agent { NamedBy::Gateway } else { named_by })
         }
         _ => Ok(()),
     }

@@ -3,8 +3,8 @@
 use super::barrier::{self, Barrier};
 use super::recent::{Following, Recent};
 use super::table::{
-    self, Claim, Claimed, Moment, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleResult, end_key,
-    moment,
+    self, Claim, Claimed, Moment, NamedBy, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleResult,
+    end_key, moment,
 };
 use super::writer::{self, NoticeWriter, ProcessChange};
 use crate::closing::{Closing, Shutdown};
@@ -86,9 +86,9 @@ impl Outbox {
     }
 
     /// Writes a request, and records the generation of its session.
-    pub(crate) async fn accept(&self, facts: Facts) -> Result<(), IndexError> {
+    pub(crate) async fn accept(&self, facts: Facts, named_by: NamedBy) -> Result<(), IndexError> {
         let work = move |db: &Connection| {
-            super::note_owner(db, &facts.kept.spec.owner)?;
+            super::note_owner(db, &facts.kept.spec.owner, named_by)?;
             index::put(db, &facts)
         };
         self.index.work(work).await
@@ -201,7 +201,7 @@ impl Outbox {
         let (entry, new) = self
             .index
             .work(move |db| {
-                super::note_owner(db, &by)?;
+                super::note_owner(db, &by, NamedBy::Client)?;
                 match table::insert_for(db, &draft, &writer.sinks, WrittenFor::AnyTaker, None, moment(now))? {
                     Some(entry) => Ok((Some(entry), true)),
                     None => Ok((table::by_key(db, &draft.key)?, false)),

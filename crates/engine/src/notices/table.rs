@@ -10,7 +10,9 @@ mod seen;
 mod settle;
 pub(crate) mod wake;
 
-pub(crate) use claim::{Claim, Claimed, OpenSession, claim, next_lapse, note_generation, open_sessions, waiting};
+pub(crate) use claim::{
+    Claim, Claimed, NamedBy, OpenSession, claim, is_known_generation, next_lapse, note_generation, open_sessions, waiting,
+};
 pub(crate) use delivery::{OwedDelivery, PushResult, dead, failing, next_due, owed, pushed, revive, take};
 pub(crate) use keep::{MAX_REMOVED_AT_ONCE, engine_started, expire, prune, sweep};
 pub(crate) use seen::{

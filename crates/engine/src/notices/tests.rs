@@ -9,6 +9,7 @@ mod seen;
 mod takers;
 mod wakers;
 
+use super::note_owner;
 use super::table::*;
 use crate::config::Push;
 use crate::index;
@@ -90,9 +91,18 @@ impl Desk {
     }
 
     fn claim_as(&mut self, session: &str, generation: &str, taker: TakerKind, limit: usize) -> Vec<NoticeEntry> {
+        self.claim_named_by(NamedBy::Client, session, generation, taker, limit).given
+    }
+
+    fn claim_named_by(&mut self, named_by: NamedBy, session: &str, generation: &str, taker: TakerKind, limit: usize) -> Claimed {
         self.words += 1;
         let (session, generation, lease) = (session.to_owned(), generation.to_owned(), format!("word {}", self.words));
-        claim(&self.db, &Claim { session, generation, taker, limit, lease, lease_for: 60 * SECOND, now: self.now }).unwrap().given
+        claim(&self.db, &Claim { session, generation, named_by, taker, limit, lease, lease_for: 60 * SECOND, now: self.now }).unwrap()
+    }
+
+    /// A request names a generation.
+    fn names(&self, by: NamedBy, session: &str, generation: &str) {
+        note_owner(&self.db, &owner(session, generation), by).unwrap();
     }
 
     /// The numbers of the notices that a terminal gets.

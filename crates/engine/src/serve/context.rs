@@ -7,6 +7,7 @@ use crate::disk::blocking;
 use crate::facts::Facts;
 use crate::intake::Current;
 use crate::left_behind::may_have_left;
+use crate::notices::NamedBy;
 use crate::parts::Parts;
 use crate::refuse;
 use crate::table::ProcessView;
@@ -21,6 +22,8 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(crate) struct RequestContext {
     pub(crate) parts: Arc<Parts>,
     pub(crate) owner: Owner,
+    /// The pid of the client, if it is connected by a socket.
+    pub(super) pid: Option<u32>,
     pub(super) relays: Arc<Relays>,
     /// Whether the client forwards the answer, and confirms later that it arrived.
     pub(super) relay: bool,
@@ -32,6 +35,14 @@ pub(crate) struct RequestContext {
 impl RequestContext {
     pub(super) async fn resolve(&self, name: &str) -> Result<ProcessView, Error> {
         self.parts.table.resolve(name, &self.owner).await
+    }
+
+    /// Who names the generation that this request is for.
+    pub(super) fn named_by(&self) -> NamedBy {
+        match self.pid {
+            Some(pid) if self.parts.gateways.is_serving(pid) => NamedBy::Gateway,
+            Some(_) | None => NamedBy::Client,
+        }
     }
 
     /// The current content of the folder, which may be newer than the table.

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Tells a gateway which sessions have notices. Ends with the connection, or with the engine.
 pub(super) async fn serve(asked: &RequestContext) -> Result<Done, Error> {
     let parts = &asked.parts;
-    let _serving = Serving::new(&parts.gateways);
+    let _serving = Serving::new(&parts.gateways, asked.pid);
     let (mut news, mut leases) = (parts.outbox.news(), parts.outbox.leases());
     let mut known: Vec<OpenSession> = Vec::new();
     let mut is_first = true;

@@ -60,11 +60,12 @@ const MOST_INPUT: u32 = 16 << 20;
 /// The most that all writes of one connection may hold together, from their announcement to their answer.
 const MOST_WAITING_INPUT: usize = 4 * MOST_INPUT as usize;
 
-/// Serves one connection until either side ends it.
+/// Serves one connection until either side ends it. `pid`: the client's, if it is connected by a socket.
 pub(crate) async fn connection(
     parts: Arc<Parts>,
     (from, to): (impl AsyncRead + Unpin, impl AsyncWrite + Send + Unpin + 'static),
     kind: ClientKind,
+    pid: Option<u32>,
 ) {
     let _connected = Client::new(&parts.clients, kind);
     let (out, outgoing) = mpsc::channel(OUTGOING);
@@ -72,6 +73,7 @@ pub(crate) async fn connection(
     let mut connection = Connection {
         relays: Arc::new(Relays::new(Arc::clone(&parts))),
         parts,
+        pid,
         out,
         tasks: JoinSet::new(),
         under_way: HashMap::new(),
@@ -155,6 +157,8 @@ struct UnfinishedWrite {
 
 struct Connection {
     parts: Arc<Parts>,
+    /// The pid of the client, if it is connected by a socket.
+    pid: Option<u32>,
     out: mpsc::Sender<Outgoing>,
     tasks: JoinSet<()>,
     under_way: HashMap<u64, AbortHandle>,
@@ -292,6 +296,7 @@ impl Connection {
         let asked = RequestContext {
             parts: Arc::clone(&self.parts),
             owner: message.owner,
+            pid: self.pid,
             relays: self.relays.clone(),
             relay: message.relay,
             elsewhere: self.elsewhere.clone(),

@@ -57,6 +57,7 @@ pub(super) async fn next(
         let claim = Claim {
             session: asked.owner.session.clone().unwrap_or_default(),
             generation: asked.owner.generation.clone().unwrap_or_default(),
+            named_by: asked.named_by(),
             taker,
             limit,
             lease: lease_token(),

@@ -13,6 +13,7 @@ use crate::bytes::{hex, random_id};
 use crate::disk::blocking;
 use crate::facts::Facts;
 use crate::launch::KeeperSource;
+use crate::notices::NamedBy;
 use crate::parts::Parts;
 use crate::points::point;
 use crate::shell::{self, CommandForm, MergeError, OutputMode, Variable};
@@ -52,7 +53,8 @@ pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<Proce
         let hash = hash(id, &spec, &caller);
         match asked.parts.table.reserve(id, hash.clone(), spec.owner.clone()).await {
             Ok(Reservation::New) => {
-                break begin(&asked.parts, StartRequest { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
+                let (named_by, elsewhere) = (asked.named_by(), asked.elsewhere.clone());
+                break begin(&asked.parts, StartRequest { id, hash, spec, caller, named_by, elsewhere }).await?;
             }
             // Which variables the first request left out was not kept.
             Ok(Reservation::Same(view)) => break (view, Vec::new()),
@@ -91,6 +93,7 @@ struct StartRequest {
     hash: String,
     spec: Spec,
     caller: Caller,
+    named_by: NamedBy,
     /// A warning about where the command runs.
     elsewhere: Option<String>,
 }
@@ -110,7 +113,7 @@ async fn begin(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView
 }
 
 async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
-    let id = request.id;
+    let (id, named_by) = (request.id, request.named_by);
     let mut prepared = prepare(parts, request).await?;
     let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
     let (dir, kept, failed) = (parts.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
@@ -143,7 +146,7 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
     // The keeper prepares itself while the request is written to disk. If there is none, the supervisor of the process asks again.
     let keeper = if failed { None } else { parts.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
-    if let Err(error) = parts.outbox.accept(Facts::accepted(kept.clone())).await {
+    if let Err(error) = parts.outbox.accept(Facts::accepted(kept.clone()), named_by).await {
         if let Some(keeper) = keeper {
             keeper.call_off().await;
         }
@@ -243,7 +246,7 @@ fn prepare_with(
     snapshot: Option<&shell::Snapshot>,
     scrub: &Scrub<'_>,
 ) -> Result<Prepared, Error> {
-    let StartRequest { id, hash, spec, caller, elsewhere } = request;
+    let StartRequest { id, hash, spec, caller, elsewhere, .. } = request;
     let config = &parts.config;
     let variables =
         |all: &[EnvVar]| -> Vec<Variable> { all.iter().map(|v| (v.name.as_bytes().to_vec(), v.value.as_bytes().to_vec())).collect() };

@@ -79,6 +79,10 @@ impl Coordinator {
             ChatRequest::Wait { .. } | ChatRequest::List | ChatRequest::Show { .. } | ChatRequest::Status => {
                 return batch.deed(Deed::Tell { request, to });
             }
+            // Opened as it is, it is read, also while the disk is full.
+            ChatRequest::Open { key, agent, .. } if self.is_opened_as_it_is(&key, agent.as_ref()) => {
+                return batch.deed(Deed::Tell { request: ChatRequest::Open { key, agent: None, cwd: None }, to });
+            }
             ChatRequest::Open { key, agent, cwd } => self.open(&key, Wanted { by, agent, cwd }, batch),
             ChatRequest::Stop { key, request_id } => self.order(&key, by, request_id, ChatOrder::Stop, batch),
             ChatRequest::New { key, request_id } => self.order(&key, by, request_id, ChatOrder::New, batch),
@@ -136,6 +140,7 @@ impl Coordinator {
     pub(super) fn tell_client(&mut self, request: ChatRequest, to: AnswerTo) {
         let answer = match request {
             ChatRequest::Wait { key, turn, timeout_ms } => return self.wait_for(&key, turn, timeout_ms, to),
+            ChatRequest::Open { key, .. } => self.opened(&key),
             ChatRequest::List => Ok(ChatAnswer::Conversations(self.reading().list())),
             ChatRequest::Show { key, generation } => self.reading().shown(&key, generation).map(|shown| ChatAnswer::Shown(Box::new(shown))),
             ChatRequest::Status => Ok(ChatAnswer::Status(Box::new(self.status()))),
@@ -168,28 +173,31 @@ impl Coordinator {
         if batch.touched().filter(|other| *other != key).any(|other| self.chats.get(other).is_some_and(has_it)) {
             return Err(sent_elsewhere());
         }
+        // Before anything is changed for it: a message that is not kept chooses no agent, and takes no prompt back.
+        if let Some(live) = self.chats.get(key) {
+            if let Some(row) = live.conversation.rows.iter().find(|row| row.cause == Cause::Message(id.to_owned())) {
+                return Ok((row.id, None));
+            }
+            if live.conversation.queued(TurnKind::Message).count() >= MAX_QUEUED_MESSAGES {
+                return Err(too_many());
+            }
+        }
         let by = wanted.by;
         self.make(key, wanted, batch)?;
         let Some(live) = self.chats.get(key) else { return Err(not_found(key)) };
         let reset = self.facts_of(key, live.conversation.generation.number, processes, batch.now)?;
         let turn = TurnId(self.next_turn);
-        let draining = self.drain.as_ref().map(|drain| drain.kind);
+        let (draining, is_held) = (self.drain.as_ref().map(|drain| drain.kind), self.hold_until.is_some());
         let mark_window = self.settings.mark_window;
         let now = batch.now;
         let Some(live) = self.touch(key, batch) else { return Err(not_found(key)) };
-        if let Some(row) = live.conversation.rows.iter().find(|row| row.cause == Cause::Message(id.to_owned())) {
-            return Ok((row.id, None));
-        }
-        // Before the running turn is touched: a message that is not kept takes no prompt back.
-        if live.conversation.queued(TurnKind::Message).count() >= MAX_QUEUED_MESSAGES {
-            return Err(too_many());
-        }
-        let is_interrupting = live.conversation.mode == crate::rules::conversation::BusyMode::Interrupt && draining.is_none();
+        let may_start = draining.is_none() && !is_held;
+        let is_interrupting = live.conversation.mode == crate::rules::conversation::BusyMode::Interrupt && may_start;
         let has_prompt = !is_interrupting || live.conversation.running().is_none() || live.has_prompt();
         let body = Arc::new(TurnBody::Message { words: words.clone() });
         live.add_detail(turn, body, now);
         live.chat.owner = Some(by.stored());
-        let message = Message { turn, message_id: id.to_owned(), known_as: None, has_prompt, draining, reset, mark_window };
+        let message = Message { turn, message_id: id.to_owned(), known_as: None, has_prompt, draining, is_held, reset, mark_window };
         if is_interrupting && has_prompt {
             self.keep_draft(key, batch);
         }
@@ -215,11 +223,26 @@ impl Coordinator {
     fn open(&mut self, key: &str, wanted: Wanted, batch: &mut Batch) -> Result<ChatAnswer, Error> {
         let is_new = !self.chats.contains_key(key);
         self.make(key, wanted, batch)?;
+        let mut opened = self.as_opened(key)?;
+        opened.is_new = is_new;
+        Ok(ChatAnswer::Opened(Box::new(opened)))
+    }
+
+    /// Whether a client that opens a conversation changes nothing.
+    fn is_opened_as_it_is(&self, key: &str, agent: Option<&AgentChoice>) -> bool {
+        self.chats.get(key).is_some_and(|live| agent.is_none() || live.chat.agent.as_ref() == agent)
+    }
+
+    fn opened(&self, key: &str) -> Result<ChatAnswer, Error> {
+        self.as_opened(key).map(|opened| ChatAnswer::Opened(Box::new(opened)))
+    }
+
+    fn as_opened(&self, key: &str) -> Result<Opened, Error> {
         let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
         let mut opened = Opened::new(live.info(key));
-        (opened.is_new, opened.seen_part) = (is_new, live.chat.seen);
+        opened.seen_part = live.chat.seen;
         opened.last_part = self.store.last_part(key).map_err(|e| store_failed(&e))?;
-        Ok(ChatAnswer::Opened(Box::new(opened)))
+        Ok(opened)
     }
 
     /// Makes the conversation if there is none, and notes its agent.
@@ -391,10 +414,10 @@ impl Coordinator {
             || self.hold_until.is_some()
             || !self.waiters.is_empty()
             || !self.held.is_empty()
-            || self
-                .chats
-                .values()
-                .any(|live| live.conversation.running().is_some() || live.is_agent_working() || live.is_taking || live.has_notices_due)
+            || self.chats.values().any(|live| {
+                let takes_notices = live.is_taking || (live.has_notices_due && !live.has_all_notices_it_keeps());
+                live.conversation.running().is_some() || live.is_agent_working() || takes_notices
+            })
     }
 
     /// When the next turn may start that waits for a time.

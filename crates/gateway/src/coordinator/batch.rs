@@ -218,6 +218,7 @@ impl Coordinator {
         }
         for (key, before) in &batch.before {
             self.show_standing(key, before.as_ref());
+            self.end_outdated_taking(key);
         }
         for deed in batch.deeds {
             self.act(deed);

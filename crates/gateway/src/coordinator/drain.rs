@@ -4,11 +4,13 @@
 
 use super::Coordinator;
 use super::batch::Batch;
+use super::live::Live;
 use crate::exit::{EXIT_RESTART, EXIT_UNASKED, Exit, StopSignal};
 use crate::lock::LockWord;
 use crate::rules::change::Event;
 use crate::rules::text::Line;
 use crate::rules::turn::{DrainKind, TurnKind};
+use outlast_wire::v1::chat::{Content, TextBody};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -73,14 +75,15 @@ impl Drain {
         self.askers.values().copied().filter(|until| *until > now).fold(until, Instant::min)
     }
 
-    /// A later request: a stop after a restart is a stop, a shorter limit counts, and everything else is under way already. True if it is another kind now.
+    /// A later request: a stop after a restart is a stop, and one by a person stays stopped, whatever began the drain. A shorter limit counts. Everything else is
+    /// under way already. True if it is another kind now.
     fn join(&mut self, later: Self) -> bool {
         for (key, until) in later.askers {
             // One that asks again gets no more time.
             self.askers.entry(key).or_insert(until);
         }
         let is_stop_now = self.kind == DrainKind::Restart && later.kind == DrainKind::Shutdown;
-        if is_stop_now {
+        if is_stop_now || (later.exit.word == LockWord::Stopped && self.exit.word != LockWord::Stopped) {
             (self.kind, self.exit) = (later.kind, later.exit);
         }
         if let (DrainState::Waiting { until }, DrainState::Waiting { until: sooner }) = (&mut self.state, later.state) {
@@ -135,11 +138,35 @@ impl Coordinator {
         for key in self.busy() {
             let Some(live) = self.touch(&key, batch) else { continue };
             let has_prompt = live.has_prompt();
+            let open = live.actor.as_ref().and_then(|actor| actor.open.as_ref());
+            let unfinished =
+                open.map(|open| (open.head, open.attempt, [open.texts.as_slice(), std::slice::from_ref(&open.draft)].concat()));
             self.apply(&key, Event::DrainTimedOut { kind, has_prompt }, batch);
+            // A turn that was given up takes no more text of its agent. Any other one may still get the whole text.
+            if let (Some((head, attempt, texts)), false) = (unfinished, self.chats.get(&key).is_some_and(Live::is_attempt_current)) {
+                for text in texts.iter().map(|text| text.trim_end_matches('\n')).filter(|text| !text.trim().is_empty()) {
+                    self.part(&key, Some(head), attempt, &Content::Text(TextBody::new(text)), batch);
+                }
+            }
         }
         if let Some(drain) = &mut self.drain {
             drain.state = DrainState::Cancelling { until: Instant::now() + CANCEL_ANSWER_LIMIT };
         }
+    }
+
+    /// Writes down what agents streamed that have not answered their cancels in time. Not at the marks: an agent that answers sends the whole text. Without a
+    /// mark the next gateway may follow the same process, and read all of it.
+    pub(crate) fn keep_unfinished_texts(&mut self) {
+        let mut batch = Batch::new(super::now());
+        let is_cut = |live: &Live| {
+            let open = live.actor.as_ref().and_then(|actor| actor.open.as_ref());
+            open.and_then(|open| live.conversation.row(open.head)).is_some_and(|row| row.turn.interruption().is_some())
+        };
+        let cut: Vec<String> = self.chats.iter().filter(|(_, live)| is_cut(live)).map(|(key, _)| key.clone()).collect();
+        for key in cut {
+            self.keep_draft(&key, &mut batch);
+        }
+        self.finish(batch);
     }
 
     /// Whether only turns are left that asked for the drain, and these had their time.
@@ -195,5 +222,12 @@ mod tests {
         assert!(drain.deadline() < first, "the limit of the stop counts");
         assert!(!drain.join(Drain::restart(limit)), "a stop stays a stop");
         assert_eq!(drain.exit.word, LockWord::Stopped);
+        for stop in [Drain::stop(limit), Drain::signal(limit, StopSignal::Interrupt)] {
+            let (exit, mut drain) = (stop.exit, Drain::signal(limit, StopSignal::Terminate));
+            assert!(!drain.join(stop), "the people were told of a stop already");
+            assert_eq!((drain.exit, drain.exit.word, drain.exit.does_return), (exit, LockWord::Stopped, false));
+            assert!(!drain.join(Drain::signal(limit, StopSignal::Terminate)));
+            assert_eq!(drain.exit, exit, "a signal after it does not undo the stop of a person");
+        }
     }
 }

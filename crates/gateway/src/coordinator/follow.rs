@@ -58,6 +58,7 @@ fn text_bytes(body: &serde_json::Value) -> usize {
 }
 
 pub(super) struct TurnWaiter {
+    key: String,
     turn: TurnId,
     pub(super) deadline: Option<Instant>,
     to: AnswerTo,
@@ -160,13 +161,24 @@ impl Coordinator {
         }
     }
 
+    /// Answers clients whose turn waits for a person with the turn as it is. They would wait for days, and keep the gateway running.
+    pub(super) fn answer_held_waiters(&mut self) {
+        let is_held = |waiter: &TurnWaiter| self.chats.get(&waiter.key).is_some_and(|live| live.is_held_for_person(waiter.turn));
+        let (held, rest) = std::mem::take(&mut self.waiters).into_iter().partition(is_held);
+        self.waiters = rest;
+        for TurnWaiter { turn, to, .. } in held {
+            // A client that has left needs no answer.
+            let _left = to.send(self.turn_as_it_is(turn));
+        }
+    }
+
     /// Has a client wait for a turn.
     pub(super) fn wait_for(&mut self, key: &str, turn: u64, timeout_ms: Option<u64>, to: AnswerTo) {
         let id = TurnId(i64::try_from(turn).unwrap_or(i64::MAX));
         let is_open = self.chats.get(key).is_some_and(|live| live.conversation.row(id).is_some_and(|row| row.turn.is_open()));
         if is_open {
             let deadline = timeout_ms.and_then(|ms| Instant::now().checked_add(std::time::Duration::from_millis(ms)));
-            return self.waiters.push(TurnWaiter { turn: id, deadline, to });
+            return self.waiters.push(TurnWaiter { key: key.to_owned(), turn: id, deadline, to });
         }
         let found = match self.stored_turn(id) {
             Ok(Some((of, info))) if of == key => Ok(ChatAnswer::Turn(Box::new(info))),
@@ -186,12 +198,15 @@ impl Coordinator {
         let (late, rest) = std::mem::take(&mut self.waiters).into_iter().partition(|w| w.deadline.is_some_and(|at| at <= now));
         self.waiters = rest;
         for TurnWaiter { turn, to, .. } in late {
-            let answer = match self.stored_turn(turn) {
-                Ok(Some((_, info))) => Ok(ChatAnswer::Turn(Box::new(info))),
-                Ok(None) => Err(refusal(outlast_wire::code::NO_CONVERSATION, "the turn is gone", "")),
-                Err(error) => Err(store_failed(&error)),
-            };
-            batch.deed(Deed::Answer { to, answer: Box::new(answer) });
+            batch.deed(Deed::Answer { to, answer: Box::new(self.turn_as_it_is(turn)) });
+        }
+    }
+
+    fn turn_as_it_is(&self, turn: TurnId) -> Result<ChatAnswer, Error> {
+        match self.stored_turn(turn) {
+            Ok(Some((_, info))) => Ok(ChatAnswer::Turn(Box::new(info))),
+            Ok(None) => Err(refusal(outlast_wire::code::NO_CONVERSATION, "the turn is gone", "")),
+            Err(error) => Err(store_failed(&error)),
         }
     }
 

@@ -43,10 +43,11 @@ impl Coordinator {
         word
     }
 
-    /// Reports to the engine for which sessions it should start no gateway: another program uses their keys in the same home. The engine asks itself that only while no
-    /// gateway serves, and forgets it when the next one does. So the gateway reports it once, at its end, and a conversation that was created meanwhile is its own.
+    /// Reports to the engine for which sessions it should start no gateway: another program uses their keys in the same home, or no more of their notices are taken
+    /// before a person writes. The engine asks itself that only while no gateway serves, and forgets it when the next one does. So the gateway reports it once, at its end, and a conversation that was created meanwhile is its own.
     async fn disown_others(&self) {
-        let others: Vec<String> = self.not_ours.iter().filter(|session| !self.chats.contains_key(*session)).cloned().collect();
+        let full = self.chats.iter().filter(|(_, live)| live.has_notices_due && live.has_all_notices_it_keeps()).map(|(key, _)| key);
+        let others: Vec<String> = self.not_ours.iter().filter(|session| !self.chats.contains_key(*session)).chain(full).cloned().collect();
         if others.is_empty() {
             return;
         }

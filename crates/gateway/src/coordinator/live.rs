@@ -1,9 +1,10 @@
 //! One conversation in memory: its row, its open turns, and the agent that works in it.
 
 use crate::rules::conversation::{Cause, Conversation, LastStart, Quote, TurnId, TurnRow};
+use crate::rules::queue::MAX_QUEUED_NOTICES;
 use crate::rules::text::Line;
 use crate::rules::turn::WaitReason;
-use crate::rules::turn::{Mark, Turn};
+use crate::rules::turn::{Mark, Turn, TurnKind};
 use crate::store::{ChatState, ConversationRecord, TurnBody, TurnRecord};
 use outlast_agents::{AgentHandle, Attempt, Block};
 use outlast_core::Time;
@@ -26,6 +27,8 @@ pub(crate) struct Live {
     pub(crate) was_told_while_taking: bool,
     /// What it waits for, if it does; a line for the person was written.
     pub(crate) waits_for: Option<WaitReason>,
+    /// The last such line, and the oldest turn that was open then: it is not repeated after each turn that passes the one that waits.
+    pub(crate) told_waiting: Option<(WaitReason, TurnId)>,
     /// When to ask again what starts next.
     pub(crate) wake_at: Option<Time>,
     /// What is known about notices that this run wrote down, until their first prompt.
@@ -120,6 +123,7 @@ impl Live {
             is_taking: false,
             was_told_while_taking: false,
             waits_for: None,
+            told_waiting: None,
             wake_at: None,
             certain: BTreeMap::new(),
             attendants: 0,
@@ -265,6 +269,17 @@ impl Live {
         if has_found_nothing {
             self.has_notices_due = was_told;
         }
+    }
+
+    /// Whether so many notices wait in it that the others are left to the engine.
+    pub(crate) fn has_all_notices_it_keeps(&self) -> bool {
+        self.conversation.queued(TurnKind::Notice).count() >= MAX_QUEUED_NOTICES
+    }
+
+    /// Whether a turn of it waits for a person, who may come in days.
+    pub(crate) fn is_held_for_person(&self, turn: TurnId) -> bool {
+        let is_held = self.waits_for.is_some() || self.conversation.suspended_at.is_some();
+        is_held && self.conversation.row(turn).is_some_and(|row| matches!(row.turn, Turn::Queued | Turn::Interrupted { .. }))
     }
 
     /// When a batch is undone, facts from the engine and from terminals stay.

@@ -73,7 +73,8 @@ impl Coordinator {
         let generation = live.conversation.generation.name();
         let owner = Owner { session: Some(key.to_owned()), task: None, generation: Some(generation.clone()) };
         let (engine, inputs, connection, key) = (self.engine.with_owner(owner), self.to_self.clone(), self.connection, key.to_owned());
-        tokio::spawn(async move {
+        let taking = (generation.clone(), key.clone());
+        let task = tokio::spawn(async move {
             let limit = u32::try_from(MAX_NOTICES_PER_TURN).unwrap_or(u32::MAX);
             let taken = engine.take(&Take::default().limit(limit).lease(NOTICE_LEASE)).await;
             let taken = taken.map_err(|e| e.to_string());
@@ -82,10 +83,29 @@ impl Coordinator {
             }
             let _ended = inputs.send(Input::Taken { key, generation, connection, taken }).await;
         });
+        self.taking.insert(taking.1, (taking.0, task.abort_handle()));
+    }
+
+    /// Takes nothing more for a generation that has just ended. The engine takes the gateway's word for the newest generation, so a request of before must not be
+    /// repeated after one for the next generation.
+    pub(crate) fn end_outdated_taking(&mut self, key: &str) {
+        let Some(live) = self.chats.get_mut(key) else { return };
+        let Some((_, task)) = self.taking.get(key).filter(|(generation, _)| *generation != live.conversation.generation.name()) else {
+            return;
+        };
+        task.abort();
+        self.taking.remove(key);
+        // What was leased in this moment is offered again.
+        live.taking_over(false);
+        self.due.insert(key.to_owned());
+        self.pending.push_back(Input::Look);
     }
 
     /// Writes leased notices down. What starts with them is part of the same commit.
     pub(crate) fn taken(&mut self, key: String, generation: &str, connection: u64, taken: Result<Notices, String>, batch: &mut Batch) {
+        if self.taking.get(&key).is_some_and(|(of, _)| of == generation) {
+            self.taking.remove(&key);
+        }
         if let Some(live) = self.chats.get_mut(&key) {
             live.taking_over(taken.as_ref().is_ok_and(|taken| taken.notices.is_empty()));
         }

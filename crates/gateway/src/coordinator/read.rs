@@ -151,11 +151,12 @@ impl Reading<'_> {
 fn fit(info: &mut TurnInfo, room: &mut usize) {
     for text in [&mut info.reply, &mut info.words, &mut info.why].into_iter().flatten() {
         let needed = escaped_len(text);
-        if needed > *room {
+        // What is said of a cut is as long as a short text.
+        if needed > *room && text.chars().nth(MAX_CUT_CHARS).is_some() {
             let begin: String = text.chars().take(MAX_CUT_CHARS).collect();
             *text = format!("{begin}… [cut: {} bytes in all; `outlast chat export` has them]", text.len());
         } else {
-            *room -= needed;
+            *room = room.saturating_sub(needed);
         }
     }
 }
@@ -205,4 +206,22 @@ fn word<T: serde::Serialize>(value: &T) -> String {
 fn no_generation(key: &str, number: u64) -> Error {
     let what = format!("there is no generation {number} of the conversation {}", shown_name(key));
     refusal(code::NOT_FOUND, what, "`/history`, or `outlast chat show NAME`, lists the generations")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply of 7 bytes became `1048577... [cut: 7 bytes in all; ...]`.
+    #[test]
+    fn a_text_that_is_shorter_than_what_is_left_of_a_cut_one_is_left_as_it_is() {
+        let mut info = TurnInfo::queued(1, TurnKind::Message, "msg:1");
+        (info.reply, info.words) = (Some("1048577".into()), Some("é".repeat(MAX_CUT_CHARS)));
+        info.why = Some("é".repeat(MAX_CUT_CHARS + 1));
+        let mut room = 3;
+        fit(&mut info, &mut room);
+        assert_eq!((info.reply.as_deref(), info.words.unwrap().chars().count(), room), (Some("1048577"), MAX_CUT_CHARS, 0));
+        let why = info.why.unwrap();
+        assert!(why.starts_with(&"é".repeat(MAX_CUT_CHARS)) && why.contains("… [cut: 402 bytes in all;"), "{why}");
+    }
 }

@@ -59,13 +59,15 @@ impl Coordinator {
             Next::WaitForPerson(reason) => waits_for = Some(reason),
             Next::Nothing => {}
         }
-        let was = self.chats.get(key).and_then(|live| live.waits_for);
+        let oldest = |live: &Live| live.conversation.rows.iter().find(|row| row.turn.is_open()).map(|row| row.id);
+        let waiting = waits_for.zip(self.chats.get(key).and_then(oldest));
         // A line about the suspension was written when it began.
-        let untold = waits_for.filter(|reason| was != Some(*reason) && *reason != WaitReason::Suspended);
-        if let Some(reason) = untold {
+        let untold = waiting.filter(|(reason, _)| *reason != WaitReason::Suspended);
+        if untold.is_some() && self.chats.get(key).is_some_and(|live| live.told_waiting != untold) {
             // With a copy of the conversation: if the commit fails, the line is not written, and this is tried again.
-            self.touch(key, batch);
-            self.tell_once(key, Line::Waiting(reason), batch);
+            let live = self.touch(key, batch);
+            live.into_iter().for_each(|live| live.told_waiting = untold);
+            untold.into_iter().for_each(|(reason, _)| self.tell_once(key, Line::Waiting(reason), batch));
         }
         let Some(live) = self.chats.get_mut(key) else { return };
         (live.wake_at, live.waits_for) = (wake_at, waits_for);

@@ -73,10 +73,19 @@ pub struct Message {
     pub has_prompt: bool,
     /// What the gateway drains for, if it does.
     pub draining: Option<DrainKind>,
+    /// Whether a person holds new turns back.
+    pub is_held: bool,
     /// What a reset depends on.
     pub reset: ResetFacts,
     /// How long a mark is fresh.
     pub mark_window: MarkWindow,
+}
+
+impl Message {
+    /// Whether a turn may start for it. If not, a running turn that gave way would give way to nothing.
+    pub fn may_start(&self) -> bool {
+        self.draining.is_none() && !self.is_held
+    }
 }
 
 /// A notice that the engine leased to the gateway.
@@ -197,8 +206,7 @@ impl Change {
         }
         let mut quote = self.leave_generation(&message);
         quote = quote.or_else(|| self.replace_interrupted(message.mark_window));
-        // During a drain nothing starts, so a turn that gave way would give way to nothing.
-        if self.conversation.mode == BusyMode::Interrupt && message.draining.is_none() {
+        if self.conversation.mode == BusyMode::Interrupt && message.may_start() {
             self.running_turn(TurnEvent::CutIn { has_prompt: message.has_prompt });
         }
         self.conversation.push(message.turn, cause, Turn::Queued, None);

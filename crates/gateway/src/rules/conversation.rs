@@ -241,9 +241,9 @@ impl Conversation {
         self.rows.iter().filter(move |row| row.cause.kind() == kind && row.turn == Turn::Queued)
     }
 
-    /// The first interrupted turn of a kind.
-    pub fn interrupted(&self, kind: TurnKind) -> Option<&TurnRow> {
-        self.heads().find(|row| row.cause.kind() == kind && row.turn.interruption().is_some())
+    /// The interrupted turns of a kind, in order.
+    pub fn interrupted(&self, kind: TurnKind) -> impl Iterator<Item = &TurnRow> {
+        self.heads().filter(move |row| row.cause.kind() == kind && row.turn.interruption().is_some())
     }
 
     /// Drops the finished rows. To be called once they are committed.

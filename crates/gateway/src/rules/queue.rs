@@ -124,8 +124,8 @@ enum Hold {
     ForPerson(WaitReason),
 }
 
-/// A person's interrupted turn, messages, an interrupted turn about notices, notices. Only the first may start, except that a message does
-/// not wait for an interrupted turn that is held back.
+/// A person's interrupted turn, messages, an interrupted turn about notices, notices. Only the first may start that is not held back: age and breaker hold back what
+/// was interrupted, and nothing behind it. What waits for a time is asked about again then, whatever waits for a person.
 fn first_in_queue(conversation: &Conversation, gates: &Gates, now: Time) -> First {
     if conversation.suspended_at.is_some() {
         return First::Held(Hold::ForPerson(WaitReason::Suspended));
@@ -142,25 +142,26 @@ fn first_in_queue(conversation: &Conversation, gates: &Gates, now: Time) -> Firs
             None => start(row, conversation.group(row.id).map(|row| row.id).collect(), is_unattended),
         }
     };
-    let message = conversation.queued(TurnKind::Message).next();
-    if let Some(row) = conversation.interrupted(TurnKind::Message) {
-        let first = restart(row);
-        if message.is_none() || matches!(first, First::MayStart(_)) {
-            return first;
+    let notices: Vec<&TurnRow> = conversation.queued(TurnKind::Notice).take(MAX_NOTICES_PER_TURN).collect();
+    let start_notices = |row: &&TurnRow| match hold_of_unattended(true, gates, now) {
+        Some(hold) => First::Held(hold),
+        None => start(row, notices.iter().map(|row| row.id).collect(), true),
+    };
+    let queue = conversation
+        .interrupted(TurnKind::Message)
+        .map(restart)
+        .chain(conversation.queued(TurnKind::Message).next().map(|row| start(row, vec![row.id], false)))
+        .chain(conversation.interrupted(TurnKind::Notice).map(restart))
+        .chain(notices.first().map(start_notices));
+    let mut held = None;
+    for first in queue {
+        match (first, held) {
+            (First::MayStart(start), _) => return First::MayStart(start),
+            (First::Held(hold), None | Some(Hold::ForPerson(_))) if held.is_none() || matches!(hold, Hold::Until(_)) => held = Some(hold),
+            (First::Held(_) | First::None, _) => {}
         }
     }
-    if let Some(row) = message {
-        return start(row, vec![row.id], false);
-    }
-    if let Some(row) = conversation.interrupted(TurnKind::Notice) {
-        return restart(row);
-    }
-    let notices: Vec<&TurnRow> = conversation.queued(TurnKind::Notice).take(MAX_NOTICES_PER_TURN).collect();
-    match (notices.first(), hold_of_unattended(true, gates, now)) {
-        (None, _) => First::None,
-        (Some(_), Some(hold)) => First::Held(hold),
-        (Some(row), None) => start(row, notices.iter().map(|row| row.id).collect(), true),
-    }
+    held.map_or(First::None, First::Held)
 }
 
 /// Whether a turn that was interrupted starts again without a person: it is about notices, or no person wrote since the gateway started.

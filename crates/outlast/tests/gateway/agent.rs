@@ -102,6 +102,34 @@ fn failed(bench: &Bench, words: &str, agent: &AgentChoice, why: &str) {
     assert!(ended(bench, &key, next).reply.is_some_and(|reply| reply.ends_with("on")), "{words}");
 }
 
+/// What a person had seen was gone.
+#[test]
+fn what_an_agent_streamed_that_ignores_the_cancel_of_a_stop_is_kept() {
+    let bench = bench("");
+    let words = |strikes: u32| format!("do hang, strike {strikes}");
+    for strikes in 1..=3 {
+        if strikes > 1 {
+            bench.start();
+        }
+        let hangs = bench.work().join("hangs");
+        if strikes == 1 {
+            bench.send(&words(strikes), &hostile());
+        }
+        eventually("an agent that hangs", || hangs.exists().then_some(()));
+        std::fs::remove_file(&hangs).unwrap();
+        bench.until_draft("begun ");
+        let stopped = bench.product().json(["gateway", "stop", "--timeout", "0.1"]);
+        assert_eq!((&stopped["status"], bench.ended().code()), (&"stopped".into(), Some(0)), "{stopped}");
+        // Also of the attempt with which the turn is given up.
+        let shown = bench.product().call(["chat", "show", "--json"]).good().json();
+        let state = if strikes < 3 { "interrupted" } else { "finished" };
+        assert_eq!((&shown["turns"][0]["state"], &shown["turns"][0]["reply"]), (&state.into(), &"begun ".into()), "{shown}");
+    }
+    let text = bench.product().call(["chat", "export"]).good().text();
+    assert_eq!(text.matches("begun").count(), 3, "each once: {text}");
+    bench.start();
+}
+
 #[test]
 fn an_agent_that_speaks_nonsense_fails_its_turn_and_is_stopped() {
     let bench = bench("");

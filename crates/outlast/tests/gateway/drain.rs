@@ -3,6 +3,8 @@
 use crate::support::{Bench, KEY, cat};
 use outlast_client::{AgentChoice, Chat, TurnOutcome, TurnState};
 use outlast_testkit::product::{PATIENCE, Product, eventually, terminate, wait_for_end};
+use outlast_wire::v1::Done;
+use outlast_wire::v1::chat::ChatRequest;
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Stdio;
 use std::time::Duration;
@@ -468,6 +470,59 @@ fn a_stop_that_meets_the_end_of_a_restart_leads_to_a_stopped_gateway() {
     assert_eq!(bench.ended().code(), Some(75));
     assert!(wait_for_end(pid, PATIENCE) && bench.word() == "stopped" && bench.try_pid().is_none(), "{}", bench.log());
     bench.start();
+}
+
+/// The machine went down, a person stopped the gateway meanwhile, and the engine started the next one.
+#[test]
+fn a_stop_during_the_drain_of_a_signal_leads_to_a_stopped_gateway() {
+    let bench = Bench::new();
+    let turn = bench.send("long", &bench.gated()).turn;
+    bench.wait_for_prompts(1);
+    terminate(bench.pid());
+    bench.until_line("shutting down");
+    let taken = bench.ask_raw::<Done>(&ChatRequest::Shutdown { timeout_ms: None, from: None });
+    assert!(taken.error.is_none(), "{taken:?}");
+    bench.open_gate();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"), "{}", bench.log());
+    bench.start();
+    assert_eq!(bench.wait(turn).outcome, Some(TurnOutcome::Completed));
+}
+
+/// It was answered that no gateway runs, and the next notice started one.
+#[test]
+fn a_stop_counts_although_the_gateway_had_nothing_to_do_and_has_exited() {
+    let bench = Bench::configured("[gateway]\nidle_exit_seconds = 0.5\n");
+    bench.wait(bench.send("hi", &cat()).turn);
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), ""));
+    let said = bench.product().call(["gateway", "stop"]).good().text();
+    assert_eq!((bench.word().as_str(), said.contains("none is started until `outlast chat NAME`")), ("stopped", true), "{said}");
+    let ran = bench.product().command(["run", "--notify", "--session", KEY, "--", "true"]).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let pending = || bench.product().json(["events", "history", "--state", "pending"])["notices"].as_array().map_or(0, Vec::len);
+    eventually("its notice", || (pending() == 1).then_some(()));
+    assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None), "{}", bench.log());
+    bench.start();
+    bench.until("the turn about it", |shown| shown.turns.len() == 2 && shown.turns[1].is_finished());
+}
+
+/// The running turn was cancelled for a message that was not started either.
+#[test]
+fn in_mode_interrupt_a_message_cancels_nothing_while_new_turns_are_held_back() {
+    let bench = Bench::configured("[gateway]\nmode = \"interrupt\"\n");
+    let agent = bench.gated();
+    let first = bench.send("first", &agent).turn;
+    bench.wait_for_prompts(1);
+    bench.product().call(["gateway", "drain"]).good();
+    let second = bench.send("second", &agent);
+    assert!(second.note.as_deref().is_some_and(|note| note.contains("The gateway is drained")), "{second:?}");
+    let states: Vec<TurnState> = bench.show().turns.into_iter().map(|turn| turn.state).collect();
+    assert_eq!(states, [TurnState::Running, TurnState::Queued]);
+    bench.open_gate();
+    assert_eq!(bench.wait(first).outcome, Some(TurnOutcome::Completed));
+    bench.product().call(["gateway", "drain", "--off"]).good();
+    bench.wait_for_prompts(2);
+    bench.open_gate();
+    assert_eq!(bench.wait(second.turn).reply.as_deref(), Some("did: second"));
 }
 
 fn is_locked(bench: &Bench) -> bool {

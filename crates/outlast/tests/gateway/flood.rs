@@ -114,6 +114,10 @@ fn a_message_too_many_is_refused_and_nothing_of_it_is_kept() {
     let (count, error) = refused.expect("a limit");
     assert!(count == 256 && error.code() == code::TOO_MANY && error.to_string().contains("too many messages wait"), "{count}: {error}");
     assert_eq!(bench.show().turns.len(), 257);
+    // It once chose another agent all the same.
+    let chosen = bench.show().conversation.agent;
+    let error = bench.block(chat.send(KEY, "msg:other", "more", &Setup::default().answered_by(cat()))).unwrap_err();
+    assert_eq!((error.code(), bench.show().conversation.agent), (code::TOO_MANY, chosen));
     others_are_answered(&bench);
     bench.block(chat.start_anew(KEY)).unwrap();
     assert!(bench.block(chat.show(KEY, Some(1))).unwrap().turns.iter().all(TurnInfo::is_finished), "{first}");

@@ -8,6 +8,7 @@ mod drain;
 mod drill;
 mod ends;
 mod flood;
+mod held;
 mod list;
 mod note;
 mod notice;

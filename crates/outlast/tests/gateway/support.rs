@@ -231,6 +231,20 @@ impl Bench {
         self.runtime.spawn(future)
     }
 
+    /// Waits until a terminal that comes now is shown this as the draft of a reply.
+    pub(crate) fn until_draft(&self, text: &str) {
+        let shown = async || {
+            let mut feed = self.chat_now().await.follow(KEY);
+            loop {
+                match feed.next().await.unwrap() {
+                    Heard::Event(ChatEvent::Draft { text: of, .. }) if of.contains(text) => return,
+                    _ => {}
+                }
+            }
+        };
+        self.block(shown());
+    }
+
     /// Waits until a line that the person reads contains this.
     pub(crate) fn until_line(&self, part: &str) {
         eventually(part, || self.lines().iter().any(|line| line.contains(part)).then_some(()));

@@ -163,6 +163,51 @@ fn case_172_after_new_an_end_wakes_no_one_and_is_told_to_the_person_and_kept() {
     assert!(bench.product().call(["log", &id]).good().text().contains("the result"));
 }
 
+/// The agent of a conversation in another home that has the same name. The gateway took nothing any more, not even for its own processes, until `/new`.
+#[test]
+fn a_generation_that_the_gateway_did_not_make_silences_no_conversation() {
+    let bench = opened("");
+    let env = [("OUTLAST_SESSION", KEY), ("OUTLAST_GENERATION", "7-1700000000000000")];
+    let foreign = bench.product().command(["run", "--notify", "--", "echo foreign"]).envs(env).output().unwrap();
+    assert!(foreign.status.success(), "{foreign:?}");
+    run(&bench, &["--notify"], "echo own");
+    let shown = answered(&bench, 1);
+    let told = notices(&shown);
+    assert!(told.len() == 1 && told[0].words.as_deref().unwrap().contains("own"), "{shown:?}");
+    bench.until_line("Recorded 1 notice from processes of an earlier generation; no turn is started.");
+    assert!(history(&bench, &["--state", "pending"]).is_empty(), "nothing has the engine start a gateway");
+}
+
+/// Our own hint for a row that cannot be read says to restore the database from a copy.
+#[test]
+fn a_conversation_whose_database_was_restored_from_a_copy_gets_its_notices() {
+    let bench = opened("");
+    let (file, copy) = (bench.home().join("gateway.db"), bench.work().join("kept.db"));
+    let stop = || {
+        bench.block(bench.chat().shutdown(None)).unwrap();
+        bench.ended();
+    };
+    stop();
+    std::fs::copy(&file, &copy).unwrap();
+    let earlier = bench.start();
+    let before = bench.generation();
+    bench.block(bench.chat().start_anew(KEY)).unwrap();
+    bench.wait(bench.send("in the next generation", &cat()).turn);
+    run(&bench, &["--notify"], "echo later");
+    answered(&bench, 1);
+    stop();
+    for end in ["-wal", "-shm"] {
+        // Gone after an orderly end.
+        let _gone = std::fs::remove_file(format!("{}{end}", file.display()));
+    }
+    std::fs::copy(&copy, &file).unwrap();
+    assert_ne!(bench.start(), earlier);
+    assert_eq!(bench.generation(), before);
+    run(&bench, &["--notify"], "echo restored");
+    let shown = answered(&bench, 1);
+    assert!(notices(&shown)[0].words.as_deref().unwrap().contains("restored"), "{shown:?}");
+}
+
 #[test]
 fn case_174_what_was_to_be_told_is_told_although_gateway_and_engine_die_right_after_the_start() {
     let bench = opened("");

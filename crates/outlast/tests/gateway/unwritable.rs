@@ -1,11 +1,11 @@
 //! A database that cannot be written for a while: what was undone is done once it can be.
 
 use crate::support::{Bench, KEY, acp_config, cat, scripted};
-use outlast_client::{TurnKind, TurnOutcome};
+use outlast_client::{Setup, TurnKind, TurnOutcome};
 use outlast_testkit::product::{Product, eventually, terminate};
 
 /// What the log has when a commit failed.
-const FAILED: &str = "the memory of the gateway cannot be used";
+const FAILED: &str = "the database of the gateway cannot be used";
 
 /// A gateway that finds one queued message, and that for some seconds cannot write a turn of this state. `also` is changed in its database.
 fn with_refused(state: &str, also: &str) -> Bench {
@@ -141,6 +141,8 @@ fn a_gateway_that_cannot_write_can_be_asked_followed_and_stopped() {
     assert_eq!((&shown["turns"][0]["reply"], &shown["turns"][1]["state"]), (&"hi".into(), &"running".into()), "{shown}");
     assert_eq!(bench.product().call(["chat", "list", "--json"]).good().json()["conversations"][0]["open_turns"], 1);
     assert!(bench.parts().contains(&("words".into(), "late".into())), "it can be followed");
+    let opened = bench.block(bench.chat().open(KEY, &Setup::default())).unwrap();
+    assert!(!opened.is_new && opened.last_part.is_some(), "it can be opened: {opened:?}");
     let stopped = bench.product().json(["gateway", "stop", "--timeout", "0.3"]);
     assert_eq!((&stopped["status"], bench.ended().code(), bench.word().as_str()), (&"stopped".into(), Some(0), "stopped"), "{stopped}");
     bench.sql("DROP TRIGGER refuse");

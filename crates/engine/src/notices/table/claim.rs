@@ -11,6 +11,8 @@ use std::time::Duration;
 pub(crate) struct Claim {
     pub(crate) session: String,
     pub(crate) generation: String,
+    /// Who names the generation.
+    pub(crate) named_by: NamedBy,
     pub(crate) taker: TakerKind,
     pub(crate) limit: usize,
     pub(crate) lease: String,
@@ -24,6 +26,16 @@ impl Claim {
     fn event<'a>(&'a self, holder: LeaseHolder, generation: NoticeGeneration<'a>) -> NoticeEvent<'a> {
         let until = self.now.up.saturating_add(self.lease_for);
         NoticeEvent::Claim { taker: self.taker, holder, token: &self.lease, until, generation }
+    }
+
+    /// The gateway has made all generations that there are, so a name that was never seen is not one to come. It would have a gateway started for ever.
+    fn decided<'a>(&self, row: &'a NoticeRow, generation: NoticeGeneration<'a>) -> NoticeGeneration<'a> {
+        match (generation, self.named_by) {
+            (NoticeGeneration::Future, NamedBy::Gateway) if !self.generation.is_empty() => {
+                NoticeGeneration::Ended { name: &row.generation }
+            }
+            (generation, NamedBy::Gateway | NamedBy::Client) => generation,
+        }
     }
 }
 
@@ -42,7 +54,7 @@ fn open_of_session() -> String {
 
 /// Leases the next notices of a session to one taker. A taker of a generation that has ended gets none.
 pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed> {
-    note_generation(db, &claim.session, &claim.generation)?;
+    note_generation(db, &claim.session, &claim.generation, claim.named_by)?;
     let newest = newest_generation(db, &claim.session)?;
     if !claim.generation.is_empty() && newest.as_ref() != Some(&claim.generation) {
         return Ok(Claimed::default());
@@ -55,7 +67,7 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed>
         && let Some(row) = rows.next()?
     {
         let row = NoticeRow::read(row)?;
-        let generation = generation_of(db, &row, newest.as_deref())?;
+        let generation = claim.decided(&row, generation_of(db, &row, newest.as_deref())?);
         let step = row.decide(claim.event(LeaseHolder::Taker, generation), claim.now);
         match step.reply {
             NoticeReply::Given => match by_seq(db, row.seq)? {
@@ -100,6 +112,7 @@ pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::
     let claim = Claim {
         session: session.to_owned(),
         generation: String::new(),
+        named_by: NamedBy::Client,
         taker: TakerKind::Terminal,
         limit: 0,
         lease: String::new(),
@@ -187,17 +200,43 @@ pub(crate) fn open_sessions(db: &Connection, now: Moment) -> rusqlite::Result<(V
     Ok((open, lapse.map(|at| until(at, now))))
 }
 
-/// Records that this generation of a session was seen.
-pub(crate) fn note_generation(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
+/// Who names a generation of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NamedBy {
+    /// The gateway that serves the home. It makes the generations of its sessions, so it knows which one is the newest.
+    Gateway,
+    /// Any other client. It may be a process that an earlier generation left, or belong to another home.
+    Client,
+}
+
+/// The generations that a gateway named have places after this one, so that a name which only other clients know is never newer.
+const LAST_PLACE_OF_CLIENTS: i64 = 1 << 32;
+
+/// Records that this generation of a session was seen. The one that the gateway named last is the newest. If no gateway named one, the newest
+/// is the one whose first request came last.
+pub(crate) fn note_generation(db: &Connection, session: &str, generation: &str, by: NamedBy) -> rusqlite::Result<()> {
     if generation.is_empty() {
         return Ok(());
     }
-    db.prepare_cached(
-        "INSERT OR IGNORE INTO life (session, generation, nth)
-         VALUES (?1, ?2, (SELECT COALESCE(MAX(nth), 0) + 1 FROM life WHERE session = ?1))",
-    )?
-    .execute(params![session, generation])?;
+    let sql = match by {
+        NamedBy::Client => {
+            "INSERT OR IGNORE INTO life (session, generation, nth)
+             VALUES (?1, ?2, (SELECT COALESCE(MAX(nth), 0) + 1 FROM life WHERE session = ?1 AND nth <= ?3))"
+        }
+        // Also if it was seen before: a database of the gateway that was restored from a copy has an earlier generation.
+        NamedBy::Gateway => {
+            "INSERT INTO life (session, generation, nth)
+             VALUES (?1, ?2, (SELECT MAX(COALESCE(MAX(nth), 0), ?3) + 1 FROM life WHERE session = ?1))
+             ON CONFLICT (session, generation) DO UPDATE SET nth = excluded.nth WHERE nth + 1 < excluded.nth"
+        }
+    };
+    db.prepare_cached(sql)?.execute(params![session, generation, LAST_PLACE_OF_CLIENTS])?;
     Ok(())
+}
+
+/// Whether this generation of a session was seen.
+pub(crate) fn is_known_generation(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM life WHERE session = ?1 AND generation = ?2")?.exists(params![session, generation])
 }
 
 fn newest_generation(db: &Connection, session: &str) -> rusqlite::Result<Option<String>> {
@@ -212,6 +251,5 @@ fn generation_of<'a>(db: &Connection, row: &'a NoticeRow, newest: Option<&str>) 
     if name.is_empty() || newest.is_none_or(|newest| newest == name) {
         return Ok(NoticeGeneration::Current);
     }
-    let has_begun = db.prepare_cached("SELECT 1 FROM life WHERE session = ?1 AND generation = ?2")?.exists(params![row.session, name])?;
-    Ok(if has_begun { NoticeGeneration::Ended { name } } else { NoticeGeneration::Future })
+    Ok(if is_known_generation(db, &row.session, name)? { NoticeGeneration::Ended { name } } else { NoticeGeneration::Future })
 }

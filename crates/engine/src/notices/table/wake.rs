@@ -4,7 +4,7 @@
 //! A delivery is leased to the sink as to any other sink. It claims the notice itself when it is about to deliver it ([`begin`]), by the
 //! rules for every taker. How the call went settles both.
 
-use super::claim::{SinkClaim, claim_one};
+use super::claim::{NamedBy, SinkClaim, claim_one};
 use super::delivery::{OwedDelivery, PushResult, pushed as delivery_pushed, remove_settled, take_those};
 use super::rows::{DeliveryRow, NoticeRow};
 use super::{Claim, until};
@@ -62,6 +62,7 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
         let claim = Claim {
             session: row.session.clone(),
             generation: String::new(),
+            named_by: NamedBy::Client,
             taker: TakerKind::Gateway,
             limit: 1,
             lease: lease.clone(),

@@ -143,9 +143,9 @@ fn no_session_settles_the_notices_of_another() {
 #[test]
 fn a_life_that_has_ended_is_given_nothing_and_what_was_for_it_is_dropped() {
     let mut desk = Desk::new();
-    note_generation(&desk.db, "a", "first").unwrap();
+    note_generation(&desk.db, "a", "first", NamedBy::Client).unwrap();
     let old = desk.put(&completion(1, owner("a", "first"))).unwrap();
-    note_generation(&desk.db, "a", "second").unwrap();
+    note_generation(&desk.db, "a", "second", NamedBy::Client).unwrap();
     let new = desk.put(&completion(2, owner("a", "second"))).unwrap();
     let any = desk.put(&completion(3, owner("a", ""))).unwrap();
     assert!(desk.claim_as("a", "first", TakerKind::Terminal, 10).is_empty(), "it is not the one that is to be told any more");
@@ -160,11 +160,69 @@ fn a_life_that_has_ended_is_given_nothing_and_what_was_for_it_is_dropped() {
 #[test]
 fn what_is_for_a_life_that_is_yet_to_come_waits_for_it() {
     let mut desk = Desk::new();
-    note_generation(&desk.db, "a", "first").unwrap();
+    note_generation(&desk.db, "a", "first", NamedBy::Client).unwrap();
     let next = desk.put(&posted("x", owner("a", "second"), "")).unwrap();
     assert!(desk.claim_as("a", "first", TakerKind::Terminal, 10).is_empty() && desk.claim_as("a", "", TakerKind::Gateway, 10).is_empty());
     assert_eq!(desk.state(next).0, "pending");
     assert_eq!(desk.claim_as("a", "second", TakerKind::Terminal, 10).iter().map(|e| e.notice.seq).collect::<Vec<_>>(), [next]);
+}
+
+#[test]
+fn what_the_gateway_names_is_the_newest_whatever_any_other_client_names_later() {
+    let mut desk = Desk::new();
+    desk.names(NamedBy::Client, "a", "before");
+    let gateway = |desk: &mut Desk, generation| {
+        let claimed = desk.claim_named_by(NamedBy::Gateway, "a", generation, TakerKind::Gateway, 10);
+        (claimed.given.iter().map(|e| e.notice.seq).collect::<Vec<_>>(), claimed.too_late)
+    };
+    assert_eq!(gateway(&mut desk, "1"), (vec![], 0));
+    // The agent of a conversation of the same name in another home.
+    desk.names(NamedBy::Client, "a", "elsewhere");
+    let (own, foreign) = (desk.put(&completion(1, owner("a", "1"))).unwrap(), desk.put(&completion(2, owner("a", "elsewhere"))).unwrap());
+    assert!(desk.claim_as("a", "elsewhere", TakerKind::Terminal, 10).is_empty(), "it is not the newest");
+    assert_eq!(desk.state(own).0, "pending");
+    assert_eq!(gateway(&mut desk, "1"), (vec![own], 1));
+    assert_eq!(desk.state(foreign).0, "dropped");
+    // A process that the first generation left names it late.
+    assert_eq!(gateway(&mut desk, "2"), (vec![], 0));
+    desk.names(NamedBy::Client, "a", "1");
+    let new = desk.put(&completion(3, owner("a", "2"))).unwrap();
+    assert_eq!(gateway(&mut desk, "2"), (vec![new], 0));
+}
+
+#[test]
+fn a_gateway_whose_database_was_restored_from_a_copy_is_given_its_notices() {
+    let mut desk = Desk::new();
+    let gateway = |desk: &mut Desk, generation| desk.claim_named_by(NamedBy::Gateway, "a", generation, TakerKind::Gateway, 10);
+    gateway(&mut desk, "1");
+    gateway(&mut desk, "2");
+    let old = desk.put(&completion(1, owner("a", "1"))).unwrap();
+    let new = desk.put(&completion(2, owner("a", "2"))).unwrap();
+    let claimed = gateway(&mut desk, "1");
+    assert_eq!(claimed.given.iter().map(|e| e.notice.seq).collect::<Vec<_>>(), [old]);
+    assert_eq!((claimed.too_late, desk.state(new).0.as_str()), (1, "dropped"), "it is reported, and does not wait for ever");
+    gateway(&mut desk, "3");
+    let next = desk.put(&completion(3, owner("a", "3"))).unwrap();
+    assert_eq!(gateway(&mut desk, "3").given[0].notice.seq, next);
+}
+
+#[test]
+fn the_start_of_an_agent_makes_a_new_generation_the_newest_and_a_late_one_does_not() {
+    let mut desk = Desk::new();
+    desk.claim_named_by(NamedBy::Gateway, "a", "1", TakerKind::Gateway, 10);
+    desk.names(NamedBy::Client, "outlast:agent:a", "2");
+    let second = desk.put(&completion(1, owner("a", "2"))).unwrap();
+    desk.names(NamedBy::Client, "outlast:agent:a", "1");
+    assert_eq!(desk.claim_as("a", "2", TakerKind::Terminal, 10)[0].notice.seq, second);
+}
+
+#[test]
+fn the_gateway_is_not_started_for_ever_for_a_generation_that_it_never_made() {
+    let mut desk = Desk::new();
+    let never = desk.put(&posted("x", owner("a", "never made"), "")).unwrap();
+    let claimed = desk.claim_named_by(NamedBy::Gateway, "a", "1", TakerKind::Gateway, 10);
+    assert_eq!((claimed.given.len(), claimed.too_late), (0, 1));
+    assert_eq!(desk.state(never).0, "dropped");
 }
 
 #[test]

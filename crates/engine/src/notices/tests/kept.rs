@@ -135,7 +135,7 @@ fn generations_of_sessions_without_notices_and_processes_are_forgotten() {
     let mut desk = Desk::new();
     remember(&desk.db, 1, "a");
     for session in ["a", "b", "c"] {
-        note_generation(&desk.db, session, "g").unwrap();
+        note_generation(&desk.db, session, "g", NamedBy::Client).unwrap();
     }
     desk.put(&completion(2, owner("b", "g"))).unwrap();
     desk.pass(DAY);

@@ -302,7 +302,7 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "complete" | "match" | "post" => return write(db, m, random, what, p),
         "generation" => {
             let (session, generation) = random.pick(&OWNERS);
-            note_generation(db, session, generation).unwrap();
+            note_generation(db, session, generation, NamedBy::Client).unwrap();
             m.note_generation(session, generation);
         }
         "claim" => return claim_some(db, m, random),
@@ -464,7 +464,7 @@ fn write(db: &Connection, m: &mut Model, random: &mut Random, what: &str, p: u8)
 /// A claim with default values.
 fn asks(now: Moment) -> Claim {
     let (session, generation, lease) = ("a".into(), String::new(), String::new());
-    Claim { session, generation, taker: TakerKind::Gateway, limit: 1, lease, lease_for: 10, now }
+    Claim { session, generation, named_by: NamedBy::Client, taker: TakerKind::Gateway, limit: 1, lease, lease_for: 10, now }
 }
 
 fn claim_some(db: &Connection, m: &mut Model, random: &mut Random) -> Result<String, String> {

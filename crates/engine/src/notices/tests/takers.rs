@@ -105,7 +105,16 @@ impl World {
     /// Claims notices once, delivers them, and settles them.
     fn take_once(&self, who: &'static str, taker: TakerKind) {
         let (now, word, world) = (self.now(), self.word(), self.clone());
-        let asks = Claim { session: "a".into(), generation: String::new(), taker, limit: 10, lease: word.clone(), lease_for: LEASE, now };
+        let asks = Claim {
+            session: "a".into(),
+            generation: String::new(),
+            named_by: NamedBy::Client,
+            taker,
+            limit: 10,
+            lease: word.clone(),
+            lease_for: LEASE,
+            now,
+        };
         let Some((given, ticket)) = self.ask(move |db| Ok((claim(db, &asks)?.given, world.ticket()))) else { return };
         for entry in given {
             let mut verdict = Verdict::Delivered;

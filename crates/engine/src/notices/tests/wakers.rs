@@ -150,14 +150,14 @@ fn an_agent_has_one_waker_the_first_that_is_for_it() {
 #[test]
 fn what_is_for_a_life_to_come_is_left_alone_and_for_one_that_ended_dropped() {
     let desk = Desk::new();
-    note_generation(&desk.db, "a", "g1").unwrap();
+    note_generation(&desk.db, "a", "g1", NamedBy::Client).unwrap();
     let to_come = desk.put_for(&posted("1", owner("a", "g2"), "x"), &[waker("waker")]);
     assert_eq!(desk.lend("w"), [to_come]);
     assert_eq!(desk.begin(&[to_come], "w"), []);
     assert_eq!(desk.lend("x"), [0; 0], "not at once again");
     assert_eq!(wake::next_due(&desk.db, "waker", desk.now).unwrap(), Some(Duration::from_secs(60)));
-    note_generation(&desk.db, "a", "g2").unwrap();
-    note_generation(&desk.db, "a", "g3").unwrap();
+    note_generation(&desk.db, "a", "g2", NamedBy::Client).unwrap();
+    note_generation(&desk.db, "a", "g3", NamedBy::Client).unwrap();
     let mut desk = desk;
     desk.pass(60 * SECOND);
     assert_eq!(desk.lend("y"), [to_come]);

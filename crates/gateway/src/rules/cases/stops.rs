@@ -49,7 +49,7 @@ fn case_021_and_022_and_084_a_mark_has_reason_and_time() {
 fn case_024_a_suspended_conversation_is_not_marked() {
     let suspended = drain(Conversation { strikes: 2, ..running() }, DrainKind::Restart, true);
     assert_eq!(suspended.standing(), Standing::Suspended { at: NOW });
-    assert!(suspended.interrupted(TurnKind::Message).is_none());
+    assert!(suspended.interrupted(TurnKind::Message).next().is_none());
     assert_eq!(drain(suspended.clone(), DrainKind::Restart, true), suspended);
 }
 

@@ -9,6 +9,7 @@ pub(super) enum Act {
         again: Option<u8>,
         has_prompt: bool,
         draining: u8,
+        is_held: bool,
         reset: ResetDraw,
         window: u8,
     },
@@ -77,13 +78,11 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
     let any_bool = any::<bool>;
     let mostly = || proptest::bool::weighted(0.85);
     let again = || prop_oneof![4 => Just(None), 1 => any::<u8>().prop_map(Some)];
-    let message = (again(), mostly(), 0..8_u8, reset(), 0..6_u8).prop_map(|(again, has_prompt, draining, reset, window)| Act::Message {
-        again,
-        has_prompt,
-        draining,
-        reset,
-        window,
-    });
+    let holds = || proptest::bool::weighted(0.15);
+    let message =
+        (again(), mostly(), 0..8_u8, holds(), reset(), 0..6_u8).prop_map(|(again, has_prompt, draining, is_held, reset, window)| {
+            Act::Message { again, has_prompt, draining, is_held, reset, window }
+        });
     let notice = (again(), 0..6_u8, 1..7_u8).prop_map(|(again, generation, leases)| Act::Notice { again, generation, leases });
     let agent = (0..8_u8, prop_oneof![6 => Just(0_i8), 1 => Just(-1), 1 => Just(1)], 0..10_u8)
         .prop_map(|(of, attempt_off, report)| Act::Agent { of, attempt_off, report });

@@ -261,7 +261,15 @@ impl Oracle {
         (reset.mode >= 2 && last < boundary).then_some("Daily")
     }
 
-    pub(super) fn message(&mut self, id: i64, name: &str, has_prompt: bool, draining: Option<&str>, reset: &ResetDraw, window: i64) {
+    pub(super) fn message(
+        &mut self,
+        id: i64,
+        name: &str,
+        has_prompt: bool,
+        (draining, is_held): (Option<&str>, bool),
+        reset: &ResetDraw,
+        window: i64,
+    ) {
         let cause = format!("msg:{name}");
         if let Some(known) = self.book.iter().find(|e| e.cause == cause) {
             return self.said.push(format!("answer {name} {}", known.id));
@@ -298,7 +306,7 @@ impl Oracle {
             self.tell("TooOldToQuote");
             quoted = None;
         }
-        if let (true, None, Some((head, _))) = (self.does_interrupt, draining, self.running()) {
+        if let (true, None, false, Some((head, _))) = (self.does_interrupt, draining, is_held, self.running()) {
             self.turn(head, if has_prompt { "cut-in with" } else { "cut-in without" }, "");
         }
         self.write(id, cause, "queued", String::new());
@@ -413,14 +421,16 @@ impl Oracle {
         let mut wait = "nothing".to_owned();
         if self.suspended.is_some() {
             wait = "person Suspended".into();
-        } else if let Some((rank, id, rows)) = queue.first().cloned() {
-            match self.held(rank, id, gates, has_message, window).into_iter().next() {
-                None => return self.start_words(rank, id, &rows, gates, window),
-                Some(_) if has_message => {
-                    let (rank, id, rows) = queue.iter().find(|(rank, ..)| *rank == 1).cloned().unwrap();
-                    return self.start_words(rank, id, &rows, gates, window);
-                }
-                Some(reason) => wait = reason,
+        } else {
+            let holds: Vec<Vec<String>> = queue.iter().map(|(rank, id, _)| self.held(*rank, *id, gates, has_message, window)).collect();
+            if let Some(at) = holds.iter().position(Vec::is_empty) {
+                let (rank, id, rows) = &queue[at];
+                return self.start_words(*rank, *id, rows, gates, window);
+            }
+            // Each waits for the first thing that holds it back. A time comes by itself, so it is not missed for a person.
+            let firsts = || holds.iter().map(|held| &held[0]);
+            if let Some(reason) = firsts().find(|reason| reason.starts_with("until")).or_else(|| firsts().next()) {
+                wait.clone_from(reason);
             }
         }
         let queued = self.book.iter().filter(|e| e.state == "queued" && !e.is_person()).count();

@@ -43,7 +43,9 @@ impl World {
 
     pub(super) fn play(&mut self, act: &Act) -> Result<(), String> {
         match act {
-            Act::Message { again, has_prompt, draining, reset, window } => self.message(*again, *has_prompt, *draining, reset, *window),
+            Act::Message { again, has_prompt, draining, is_held, reset, window } => {
+                self.message(*again, *has_prompt, (*draining, *is_held), reset, *window)
+            }
             Act::Notice { again, generation, leases } => self.notice(*again, *generation, *leases),
             Act::Next(gates) => self.next(gates),
             Act::NextOpen => self.next(&all_open()),
@@ -103,18 +105,26 @@ impl World {
         (!is_in_memory || id % 2 == 0).then_some(TurnId(id))
     }
 
-    fn message(&mut self, again: Option<u8>, has_prompt: bool, draining: u8, reset: &ResetDraw, window: u8) -> Result<(), String> {
+    fn message(
+        &mut self,
+        again: Option<u8>,
+        has_prompt: bool,
+        (draining, is_held): (u8, bool),
+        reset: &ResetDraw,
+        window: u8,
+    ) -> Result<(), String> {
         let (id, name) = self.name(again, "m");
         let draining = [DrainKind::Restart, DrainKind::Shutdown].get(usize::from(draining)).copied();
         let word = draining.map(|kind| if kind == DrainKind::Restart { "Restart" } else { "Shutdown" });
         let known_as = self.known_as(&format!("msg:{name}"));
-        self.oracle.message(id, &name, has_prompt, word, reset, window_of(window));
+        self.oracle.message(id, &name, has_prompt, (word, is_held), reset, window_of(window));
         self.apply(Event::Message(Message {
             turn: TurnId(id),
             message_id: name,
             known_as,
             has_prompt,
             draining,
+            is_held,
             reset: facts(reset),
             mark_window: rules_window(window),
         }))

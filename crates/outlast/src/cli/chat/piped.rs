@@ -33,8 +33,12 @@ async fn say(ctx: &Context, chat: &Chat, name: &ChatName, setup: &Setup, words: 
     send::check(words)?;
     let accepted = chat.send(&name.key, &message_id()?, words, setup).await.map_err(|e| failed(name, e))?;
     accepted.note.iter().for_each(|note| ctx.out.remark(note));
-    // Without a limit, `wait` returns when the turn has finished.
-    let Some(turn) = chat.wait(&name.key, accepted.turn, None).await? else { return Ok(1) };
+    // Without a limit, `wait` returns when the turn has finished or waits for a person.
+    let Some(turn) = chat.wait(&name.key, accepted.turn, None).await? else {
+        let why = send::who_is_waited_for(chat, name, accepted.turn).await;
+        send::remark_held(ctx, name, why.as_deref().unwrap_or("`outlast chat show` says more"));
+        return Ok(1);
+    };
     let is_completed = turn.outcome == Some(TurnOutcome::Completed);
     if ctx.out.json {
         ctx.out.object(&turn)?;

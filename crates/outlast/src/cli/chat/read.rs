@@ -3,7 +3,7 @@
 use super::{ChatName, Context, Failure, failed, no_conversation_but, not_installed};
 use outlast_client::{Chat, ChatEvent, ClientError, Connect, ConversationInfo, Heard, Owner, Part, Shown, code};
 use outlast_gateway::{ReadAnswer, is_taken};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long to wait for a gateway that does not answer and holds its files: it starts or exits, and may be stopping agents.
@@ -189,8 +189,8 @@ impl ChatReader {
         command.arg("--home").arg(&self.home).arg("--read").args(what);
         // As one argument, because a session may begin with a dash.
         command.args(self.owner.session.iter().map(|session| format!("--session={session}")));
-        let cannot =
-            |what: String| Failure::new(code::GATEWAY_CANNOT_START, what, "`outlast doctor` looks at conversations and their files");
+        let hint = unreadable_hint(&self.home);
+        let cannot = |what: String| Failure::new(code::GATEWAY_CANNOT_START, what, hint.clone());
         let output = command.stdin(std::process::Stdio::null()).kill_on_drop(true).output().await;
         let output = output.map_err(|e| cannot(format!("cannot execute {}: {e}", program.display())))?;
         if !output.status.success() {
@@ -202,6 +202,19 @@ impl ChatReader {
             let what = format!("what {} printed cannot be read: {e}", program.display());
             Failure::new(code::GATEWAY_CANNOT_START, what, "install `outlast` and `outlast-gateway` of one release side by side")
         })
+    }
+}
+
+/// What to do if conversations cannot be read. Reading takes locks and writes to the memory that readers of the database share.
+fn unreadable_hint(home: &Path) -> String {
+    match rustix::fs::access(home, rustix::fs::Access::WRITE_OK) {
+        Err(rustix::io::Errno::ROFS) => {
+            let place = home.display();
+            format!(
+                "{place} is on a read-only file system: `mount -o remount,rw` it, or copy the directory and set OUTLAST_HOME to the copy"
+            )
+        }
+        Ok(()) | Err(_) => "`outlast doctor` looks at conversations and their files".into(),
     }
 }
 

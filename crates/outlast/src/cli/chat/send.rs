@@ -1,13 +1,15 @@
 //! `outlast chat send`
 
 use super::super::ending::TIMED_OUT;
+use super::super::out::tame;
 use super::super::{input, progress, progress::About, some_seconds};
 use super::show::{ANSWERED_NOTHING, outcome_words};
 use super::{AgentArgs, ChatName, Context, Failure, connect, failed, view};
 use crate::points;
 use clap::Args;
 use outlast_client::{
-    Accepted, Chat, ChatEvent, ClientError, Content, Heard, MAX_WORDS_BYTES, PermissionBody, Setup, TurnInfo, TurnOutcome, message_id,
+    Accepted, Chat, ChatEvent, ClientError, Content, Heard, MAX_WORDS_BYTES, PermissionBody, Setup, Standing, TurnInfo, TurnOutcome,
+    TurnState, message_id,
 };
 use serde_json::{Value, json};
 use std::convert::Infallible;
@@ -22,7 +24,8 @@ const REST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Send a message to a conversation, from a script
 ///
 /// Returns when the message is on disk; from then on it is answered even after a crash. With --wait, prints the reply and exits with 0 if the
-/// agent completed it, 1 if not, and 124 if --timeout passed first; the agent then keeps working on the reply.
+/// agent completed it, 1 if not or if the message waits for a person, and 124 if --timeout passed first; the agent then keeps working on the
+/// reply.
 #[derive(Debug, Args)]
 pub(crate) struct ChatSend {
     /// The conversation; it is created if there is none of this name
@@ -76,7 +79,10 @@ impl ChatSend {
                 points::reach(&ctx.world, "chat.shown");
                 code
             }
-            None => tell_timed_out(ctx, &self.name, &accepted),
+            None => match who_is_waited_for(&chat, &self.name, accepted.turn).await {
+                Some(why) => tell_held(ctx, &self.name, &accepted, &why),
+                None => tell_timed_out(ctx, &self.name, &accepted),
+            },
         }
     }
 }
@@ -134,12 +140,14 @@ impl<'a> Questions<'a> {
 }
 
 fn about_question(body: &PermissionBody, name: &ChatName) -> String {
+    let question = tame(&body.question);
     match &body.answer {
-        None => format!("the agent asks for permission: {}\n  `outlast chat {}` answers it", body.question, name.short()),
+        None => format!("the agent asks for permission: {question}\n  `outlast chat {}` answers it", name.short()),
         Some(answer) => match view::verdict(body, answer) {
-            (true, by) => format!("allowed: {}{by}", body.question),
+            (true, by) => format!("allowed: {question}{}", tame(&by)),
             (false, by) => {
-                format!("refused: {}{by}\n  `permission` in the section [gateway] of config.toml allows it beforehand", body.question)
+                let by = tame(&by);
+                format!("refused: {question}{by}\n  `permission` in the section [gateway] of config.toml allows it beforehand")
             }
         },
     }
@@ -207,6 +215,30 @@ fn tell_finished(ctx: &Context, name: &ChatName, turn: &TurnInfo) -> Result<i32,
     Ok(code)
 }
 
+/// Why the turn of a message waits for a person, if it does: the gateway ends the wait for it then.
+pub(super) async fn who_is_waited_for(chat: &Chat, name: &ChatName, turn: u64) -> Option<String> {
+    let shown = chat.show(&name.key, None).await.ok()?;
+    shown.turns.iter().find(|one| one.id == turn && matches!(one.state, TurnState::Queued | TurnState::Interrupted))?;
+    let suspended = || (shown.conversation.standing == Standing::Suspended).then(|| "the conversation is suspended".to_owned());
+    shown.conversation.waits_for.clone().or_else(suspended)
+}
+
+fn tell_held(ctx: &Context, name: &ChatName, accepted: &Accepted, why: &str) -> Result<i32, Failure> {
+    if ctx.out.json {
+        let answer =
+            json!({"status": "waiting", "key": name.key, "id": accepted.turn, "outcome": Value::Null, "reply": Value::Null, "note": why});
+        ctx.out.object(&answer)?;
+    } else {
+        remark_held(ctx, name, why);
+    }
+    Ok(1)
+}
+
+pub(super) fn remark_held(ctx: &Context, name: &ChatName, why: &str) {
+    let go_on = format!("`outlast chat {}` continues", name.short());
+    ctx.out.remark(&format!("outlast: the message waits for a person: {}\n  {go_on}", tame(why)));
+}
+
 fn tell_timed_out(ctx: &Context, name: &ChatName, accepted: &Accepted) -> Result<i32, Failure> {
     if ctx.out.json {
         let mut answer = json!({"status": "timeout", "key": name.key, "id": accepted.turn, "outcome": Value::Null, "reply": Value::Null});
@@ -225,16 +257,23 @@ fn tell_timed_out(ctx: &Context, name: &ChatName, accepted: &Accepted) -> Result
 /// Text of an agent for standard output. On a terminal, control characters are escaped.
 pub(super) fn for_reader(text: &str) -> String {
     use std::io::IsTerminal as _;
-    if std::io::stdout().is_terminal() {
-        text.split('\n').map(super::super::out::tame).collect::<Vec<_>>().join("\n")
-    } else {
-        text.to_owned()
-    }
+    if std::io::stdout().is_terminal() { text.split('\n').map(tame).collect::<Vec<_>>().join("\n") } else { text.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_question_turns_no_direction_of_writing() {
+        let mut body = PermissionBody::new("p", "rm -r x \u{202e} gnp.x\n\u{1b}[2J", Vec::new());
+        let name: ChatName = "main".parse().unwrap();
+        for answer in [None, Some("allowed"), Some("denied")] {
+            body.answer = answer.map(Into::into);
+            let told = about_question(&body, &name);
+            assert!(told.contains("rm -r x") && !told.contains(['\u{202e}', '\u{1b}']), "{told:?}");
+        }
+    }
 
     #[test]
     fn an_id_of_ones_own_is_marked_as_one_of_a_message() {

@@ -6,7 +6,7 @@ use super::super::times;
 use super::read::{ChatSource, ShownConversation};
 use super::{ChatName, Context, Failure, has_any, list, no_conversation, read};
 use clap::Args;
-use outlast_client::{Shown, Time, TurnInfo, TurnKind, TurnOutcome, TurnState};
+use outlast_client::{Shown, Standing, Time, TurnInfo, TurnKind, TurnOutcome, TurnState};
 
 /// Show a conversation and what became of each message
 ///
@@ -99,8 +99,9 @@ pub(super) fn generations(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
 pub(super) fn turns(shown: &Shown, source: ChatSource, now: Time, out: &Out) -> Vec<String> {
     let mut lines = Vec::new();
     let room = out.width.unwrap_or(DEFAULT_TEXT_COLUMNS).saturating_sub(4).max(8);
+    let is_held = shown.conversation.waits_for.is_some() || shown.conversation.standing == Standing::Suspended;
     for turn in &shown.turns {
-        let (state, tone) = state(turn, source);
+        let (state, tone) = state(turn, source, is_held);
         let when = turn.accepted_at.and_then(|at| times::ago(at, now)).map(|ago| format!(", {ago}")).unwrap_or_default();
         lines.push(format!(
             "{} {}{}",
@@ -118,8 +119,8 @@ pub(super) fn turns(shown: &Shown, source: ChatSource, now: Time, out: &Out) -> 
     lines
 }
 
-/// The state or outcome of a turn, in words.
-pub(super) fn state(turn: &TurnInfo, source: ChatSource) -> (String, Tone) {
+/// The state or outcome of a turn, in words. `is_held`: the conversation waits for a person.
+pub(super) fn state(turn: &TurnInfo, source: ChatSource, is_held: bool) -> (String, Tone) {
     let again = if turn.attempt > 1 { format!(", attempt {}", turn.attempt) } else { String::new() };
     let reason = turn.interrupt_reason.as_deref().map(|r| format!(" ({})", r.replace('_', " "))).unwrap_or_default();
     match (&turn.state, &turn.outcome) {
@@ -127,6 +128,7 @@ pub(super) fn state(turn: &TurnInfo, source: ChatSource) -> (String, Tone) {
             let tone = if *outcome == TurnOutcome::Completed { Tone::Good } else { Tone::Bad };
             (format!("{}{again}", outcome_words(outcome, turn.why.as_deref())), tone)
         }
+        (TurnState::Interrupted, _) if is_held => (format!("interrupted{reason}, waits for you"), Tone::Busy),
         (TurnState::Interrupted, _) => (format!("interrupted{reason}, will be resumed"), Tone::Busy),
         // Its outcome is unknown. A command of the turn may still run, so it is not called interrupted.
         (TurnState::Running, _) if source == ChatSource::Files => {

@@ -2,10 +2,12 @@ use super::super::out::Out;
 use super::markdown::{ChatPaint, StyledLine};
 use super::view::{ChatView, choices};
 use super::*;
+use crate::cli::gateway::not_installed;
 use outlast_client::{
     ChatEvent, Content, ConversationInfo, GenerationInfo, LineBody, Part, PermissionBody, PermissionOption, Shown, Standing, TextBody,
     Time, ToolBody, ToolState, TurnInfo, TurnKind, TurnOutcome, TurnState, WordsBody,
 };
+use std::path::Path;
 
 fn at() -> Time {
     "2026-01-01T00:00:00Z".parse().unwrap()
@@ -165,6 +167,39 @@ fn a_question_is_answered_with_a_key() {
     assert_eq!(play.view.answer('n'), None);
     play.text("I did not.").completed();
     insta::assert_snapshot!(play.all());
+}
+
+/// The second question took the place of the first, which then could not be answered at all.
+#[test]
+fn several_questions_are_answered_one_after_the_other() {
+    let options = || vec![PermissionOption::new("yes", "Allow", "allow_once"), PermissionOption::new("no", "Deny", "reject_once")];
+    let mut play = Screenplay::new(None);
+    play.words("clean up").running();
+    let ask = |play: &mut Screenplay, name: &str, answer: Option<&str>| {
+        let mut body = PermissionBody::new(name, format!("rm {name}"), options());
+        (body.answer, body.by) = (answer.map(Into::into), answer.map(|_| "a person".into()));
+        play.part(Content::Permission(body)).live();
+    };
+    ask(&mut play, "one", None);
+    ask(&mut play, "two", None);
+    ask(&mut play, "three", None);
+    assert_eq!((play.view.question(), play.view.answer('y')), (Some("one"), Some(("one", "yes"))));
+    ask(&mut play, "one", Some("yes"));
+    assert_eq!(play.view.answer('n'), Some(("two", "no")));
+    // Another terminal answers a later one.
+    ask(&mut play, "three", Some("no"));
+    assert_eq!(play.view.answer('n'), Some(("two", "no")));
+    // The end of another turn leaves it open.
+    let mut other = TurnInfo::queued(7, TurnKind::Message, "msg:other");
+    (other.state, other.outcome) = (TurnState::Finished, Some(TurnOutcome::Completed));
+    play.event(&ChatEvent::Turn { turn: Box::new(other) });
+    assert_eq!(play.view.question(), Some("two"));
+    ask(&mut play, "two", Some("no"));
+    assert!(!play.view.has_question());
+    insta::assert_snapshot!(play.all());
+    ask(&mut play, "four", None);
+    play.completed();
+    assert!(!play.view.has_question(), "its own turn has ended");
 }
 
 /// A call that a rule allowed was shown as refused, because it has no options.
@@ -417,9 +452,12 @@ fn a_conversation_is_shown_turn_by_turn() {
         turn(4, TurnKind::Message, &|_| ()),
     ];
     let now = "2026-01-01T00:03:20Z".parse().unwrap();
-    let (shown, out) = (Shown::new(info, turns), Out::plain(None));
+    let (mut shown, out) = (Shown::new(info, turns), Out::plain(None));
     let lines = [show::head(&shown, &out), show::turns(&shown, read::ChatSource::Gateway, now, &out)].concat();
     insta::assert_snapshot!(lines.join("\n"));
+    shown.conversation.waits_for = None;
+    let text = show::turns(&shown, read::ChatSource::Gateway, now, &out).join("\n");
+    assert!(text.contains("interrupted (restart interrupted), will be resumed"), "{text}");
 }
 
 /// The end of the turn was among the events that were left out.
@@ -535,4 +573,13 @@ fn a_session_with_escape_sequences_is_no_conversation_of_ours() {
     for other in [None, Some("a"), Some("list"), Some("agent:"), Some("agent:\x1b[2J"), Some("agent:a\nb")] {
         assert_eq!(ChatName::of_session(other).key, "agent:main:local:dm:main", "{other:?}");
     }
+}
+
+/// It said that outlast-gateway is not in /proc/self.
+#[test]
+fn without_proc_the_missing_proc_is_named() {
+    let known = not_installed(Path::new("/opt/bin/outlast"));
+    assert!(known.error().ends_with("outlast-gateway, which is not in /opt/bin"), "{}", known.error());
+    let unknown = not_installed(Path::new("/proc/self/exe"));
+    assert!(unknown.error().contains("/proc/self/exe cannot be read") && unknown.hint().starts_with("mount /proc"), "{}", unknown.error());
 }

@@ -43,7 +43,8 @@ pub(super) struct ChatView {
     replied: BTreeSet<u64>,
     /// Tool calls of the running turn.
     tools: BTreeMap<String, ToolState>,
-    question: Option<PermissionBody>,
+    /// Questions without an answer, oldest first. An agent may ask about several calls at once.
+    questions: Vec<Question>,
     standing: Option<Standing>,
     /// Answers that were shown, and whose lines have not arrived.
     shown_answers: VecDeque<String>,
@@ -54,6 +55,13 @@ pub(super) struct ChatView {
     last_message: Option<String>,
     /// Turns that have started.
     begun: BTreeSet<u64>,
+}
+
+/// A question that waits for a person.
+#[derive(Debug)]
+struct Question {
+    turn: Option<u64>,
+    body: PermissionBody,
 }
 
 /// The kind of the last line. It decides whether an empty line follows.
@@ -212,7 +220,7 @@ impl ChatView {
     /// The gateway is connected again. It sends the open turns again.
     pub(super) fn regained(&mut self) -> Vec<StyledLine> {
         self.open.clear();
-        self.question = None;
+        self.questions.clear();
         let mut lines = self.flush_draft();
         lines.extend(self.remark(TextStyle::Quiet, "— the gateway is connected again —"));
         lines
@@ -250,11 +258,11 @@ impl ChatView {
             let line = &draft.text[draft.shown..];
             lines.extend((!line.is_empty()).then(|| draft.markdown.clone().line(line)));
         }
-        if let Some(question) = &self.question {
-            let mut line = StyledLine::default();
-            for (n, (key, option)) in choices(question).into_iter().enumerate() {
-                let gap = if n == 0 { "" } else { "   " };
-                line = line.and(TextStyle::Busy, &format!("{gap}[{key}] ")).and(TextStyle::Plain, &option.name);
+        if let Some(Question { body, .. }) = self.questions.first() {
+            // With its text: another question, or an answer, may stand right above.
+            let mut line = StyledLine::of(TextStyle::Bold, &cut(&body.question, MAX_REPEATED_WIDTH));
+            for (key, option) in choices(body) {
+                line = line.and(TextStyle::Busy, &format!("   [{key}] ")).and(TextStyle::Plain, &option.name);
             }
             lines.push(line.and(TextStyle::Quiet, "   then Enter"));
         }
@@ -264,21 +272,21 @@ impl ChatView {
         lines
     }
 
-    /// The open question.
+    /// The question that is answered next.
     pub(super) fn question(&self) -> Option<&str> {
-        self.question.as_ref().map(|question| question.permission.as_str())
+        self.questions.first().map(|question| question.body.permission.as_str())
     }
 
     /// The permission and option that a key answers, if a question is open.
     pub(super) fn answer(&self, key: char) -> Option<(&str, &str)> {
-        let question = self.question.as_ref()?;
+        let question = &self.questions.first()?.body;
         let (_, option) = choices(question).into_iter().find(|(k, _)| *k == key)?;
         Some((&question.permission, &option.option))
     }
 
     /// Whether a question is open.
     pub(super) fn has_question(&self) -> bool {
-        self.question.is_some()
+        !self.questions.is_empty()
     }
 
     fn part(&mut self, part: &Part) -> Vec<StyledLine> {
@@ -295,7 +303,7 @@ impl ChatView {
             Content::Words(body) => self.words(&body.text, body.message_id),
             Content::Text(body) => self.text(part, &body.text),
             Content::Tool(body) => self.tool(&body),
-            Content::Permission(body) => self.permission(body),
+            Content::Permission(body) => self.permission(part.turn, body),
             Content::Line(body) => self.line(part, &body),
             // Content of a newer gateway.
             _ => Vec::new(),
@@ -421,7 +429,7 @@ impl ChatView {
         lines
     }
 
-    fn permission(&mut self, body: PermissionBody) -> Vec<StyledLine> {
+    fn permission(&mut self, turn: Option<u64>, body: PermissionBody) -> Vec<StyledLine> {
         let mut lines = self.flush_draft();
         lines.push(match &body.answer {
             None => StyledLine::of(TextStyle::Busy, "? ").and(TextStyle::Bold, &body.question),
@@ -431,11 +439,12 @@ impl ChatView {
                 StyledLine::of(style, word).and(TextStyle::Quiet, &format!(": {}{by}", body.question))
             }
         });
-        let is_same = self.question.as_ref().is_some_and(|open| open.permission == body.permission);
-        if body.answer.is_none() {
-            self.question = Some(body);
-        } else if is_same {
-            self.question = None;
+        let known = self.questions.iter().position(|open| open.body.permission == body.permission);
+        match (known, body.answer.is_some()) {
+            (Some(at), true) => _ = self.questions.remove(at),
+            (Some(at), false) => self.questions[at].body = body,
+            (None, false) => self.questions.push(Question { turn, body }),
+            (None, true) => {}
         }
         self.last_shown = LastShown::Words;
         self.last_message = None;
@@ -487,7 +496,7 @@ impl ChatView {
         }
         self.open.remove(&turn.id);
         self.begun.remove(&turn.id);
-        self.question = None;
+        self.questions.retain(|question| question.turn != Some(turn.id));
         match &turn.outcome {
             None | Some(TurnOutcome::Completed) => {
                 let mut lines = self.drop_draft();

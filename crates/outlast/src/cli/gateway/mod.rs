@@ -74,6 +74,13 @@ pub(super) fn check_configuration(settings: &Settings) -> Result<(), Failure> {
 
 /// The failure if no gateway runs and its program is not installed.
 pub(super) fn not_installed(program: &Path) -> Failure {
+    if program.starts_with("/proc") {
+        let what = format!(
+            "the directory of this program is unknown, because {} cannot be read; outlast-gateway lies beside it",
+            program.display()
+        );
+        return Failure::new(code::GATEWAY_CANNOT_START, what, "mount /proc; if `outlast` was replaced in this moment, run it again");
+    }
     let beside = program.parent().unwrap_or(program).display();
     Failure::new(
         code::GATEWAY_CANNOT_START,

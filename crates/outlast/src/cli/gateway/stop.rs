@@ -16,7 +16,7 @@ const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Stop the gateway once the running turns have finished
 ///
-/// Turns that take longer than --timeout are interrupted. The next gateway resumes them. It stays stopped until `outlast chat
+/// Turns that take longer than --timeout are interrupted. The next gateway resumes them. It stays stopped, also if none ran, until `outlast chat
 /// NAME`, `outlast chat send` or `outlast gateway run` starts it. Processes keep running. From within a conversation the answer comes at
 /// once, and the end follows.
 #[derive(Debug, Args)]
@@ -87,11 +87,12 @@ async fn found(ctx: &Context, ended: Option<u32>) -> Result<Option<Chat>, Failur
             let what = format!("cannot keep the engine from starting a gateway: {}: {e}", home.join("gateway.lock").display());
             Failure::fault(what, "`outlast doctor` looks at the home")
         })?;
-        if let (Some(pid), StopOfRestarts::NotDue | StopOfRestarts::Stopped) = (ended, stopped) {
+        if let (Some(pid), StopOfRestarts::NotDue | StopOfRestarts::Idle | StopOfRestarts::Stopped) = (ended, stopped) {
             return tell(ctx, "stopped", pid, None, &has_ended(pid)).map(|_| None);
         }
         match stopped {
             StopOfRestarts::NotDue => return none(ctx).map(|_| None),
+            StopOfRestarts::Idle => return tell_idle(ctx).map(|_| None),
             StopOfRestarts::Stopped => return tell_died(ctx).map(|_| None),
             // No descriptor says when it listens or releases its lock.
             StopOfRestarts::Held if began.elapsed() < LOCK_HELD_LIMIT => tokio::time::sleep(LOCK_CHECK_INTERVAL).await,
@@ -101,6 +102,15 @@ async fn found(ctx: &Context, ended: Option<u32>) -> Result<Option<Chat>, Failur
             }
         }
     }
+}
+
+/// Reports that none ran, and that none is started for a notice.
+fn tell_idle(ctx: &Context) -> Result<i32, Failure> {
+    if ctx.out.json || !ctx.settings.gateway.faults.is_empty() {
+        return none(ctx);
+    }
+    ctx.out.line("no gateway runs, and none is started until `outlast chat NAME`, `chat send` or `gateway run` does")?;
+    Ok(0)
 }
 
 /// Reports that a gateway had died and is not replaced.

@@ -59,10 +59,12 @@ pub(super) enum Act {
     Live {
         session: &'static str,
         life: &'static str,
+        by: NamedBy,
     },
     Claim {
         session: &'static str,
         life: &'static str,
+        by: NamedBy,
         taker: TakerKind,
         limit: usize,
         lease: i64,
@@ -137,6 +139,7 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
     let session = || prop_oneof![6 => Just("a"), 2 => Just("b"), 1 => Just("")];
     let life = || prop_oneof![7 => Just(""), 2 => Just("g1"), 1 => Just("g2")];
     let taker = || select(vec![TakerKind::Terminal, TakerKind::Gateway]);
+    let by = || select(vec![NamedBy::Client, NamedBy::Client, NamedBy::Gateway]);
     let lease = || select(vec![10_i64, 100]);
     let some = || prop_oneof![2 => Just(None), 3 => session().prop_map(Some)];
     let word = || select(vec![Word::Newest, Word::Newest, Word::Newest, Word::First, Word::Guessed, Word::None]);
@@ -154,9 +157,9 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         8 => (p(), proptest::bool::weighted(0.1), kept).prop_map(|(p, repeat, kept)| Act::Complete { p, repeat, kept }),
         5 => (p(), 0..3_u64).prop_map(|(p, at)| Act::Match { p, at }),
         2 => (session(), life(), 0..3_u8).prop_map(|(session, life, name)| Act::Post { session, life, name }),
-        1 => (session(), life()).prop_map(|(session, life)| Act::Live { session, life }),
-        14 => (session(), life(), taker(), 1..4_usize, lease())
-            .prop_map(|(session, life, taker, limit, lease)| Act::Claim { session, life, taker, limit, lease }),
+        2 => (session(), life(), by()).prop_map(|(session, life, by)| Act::Live { session, life, by }),
+        14 => (session(), life(), by(), taker(), 1..4_usize, lease())
+            .prop_map(|(session, life, by, taker, limit, lease)| Act::Claim { session, life, by, taker, limit, lease }),
         12 => (0..20_usize, word(), some(), proptest::bool::weighted(0.8), how())
             .prop_map(|(pick, word, by, own, how)| Act::Settle { pick, word, by, own, how }),
         4 => p().prop_map(|p| Act::Consume { p }),

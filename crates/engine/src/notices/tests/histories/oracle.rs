@@ -29,8 +29,8 @@ pub(super) enum About {
 #[derive(Debug, Clone)]
 pub(super) enum What {
     Made { seq: u64, about: About, session: &'static str, life: &'static str, repeat: bool },
-    Lived { session: &'static str, life: &'static str },
-    Asked { session: &'static str, taker: TakerKind, word: u32, until: i64, given: Vec<u64>, seen_to: u64 },
+    Lived { session: &'static str, life: &'static str, by: NamedBy },
+    Asked { session: &'static str, taker: TakerKind, decides: bool, word: u32, until: i64, given: Vec<u64>, seen_to: u64 },
     Told { seq: u64 },
     Returned { seq: u64, sure: bool },
     Refused { seq: u64 },
@@ -150,33 +150,32 @@ impl Oracle {
         self.past[..before].iter().rev().find_map(word).unwrap_or(false)
     }
 
-    /// The newest generation of a session.
+    /// The newest generation of a session: the one that the gateway named last, or else the one whose first request came last.
     pub(super) fn life(&self, session: &str, before: usize) -> Option<&'static str> {
-        self.lives(session, before).pop()
+        let named = self.named(session, before);
+        let of_gateway = named.iter().rev().find(|(_, by)| *by == NamedBy::Gateway);
+        let is_new = |at: &usize| named[..*at].iter().all(|(life, _)| *life != named[*at].0);
+        of_gateway.or_else(|| (0..named.len()).rev().find(is_new).map(|at| &named[at])).map(|(life, _)| *life)
     }
 
-    /// The known generations of a session, in order.
-    fn lives(&self, session: &str, before: usize) -> Vec<&'static str> {
+    /// Each time that a generation of a session was named since its index was empty, and by whom.
+    fn named(&self, session: &str, before: usize) -> Vec<(&'static str, NamedBy)> {
         let past = &self.past[..before];
         let since = past.iter().rposition(|p| matches!(&p.what, What::Removed { sessions, .. } if sessions.contains(&session)));
-        let mut order: Vec<&'static str> = Vec::new();
-        for p in &past[since.map_or(0, |i| i + 1)..] {
-            if let What::Lived { session: s, life } = p.what
-                && s == session
-                && !order.contains(&life)
-            {
-                order.push(life);
-            }
-        }
-        order
+        let of_session = |p: &Past| match p.what {
+            What::Lived { session: s, life, by } if s == session => Some((life, by)),
+            _ => None,
+        };
+        past[since.map_or(0, |i| i + 1)..].iter().filter_map(of_session).collect()
     }
 
-    /// What a claim decides about a free notice: how it is settled, or that it may be leased.
-    pub(super) fn fate(&self, story: &Story, taker: TakerKind, now: usize) -> Result<bool, &'static str> {
-        let lives = self.lives(story.session, now);
-        let for_another = !story.life.is_empty() && lives.last().is_some_and(|life| story.life != *life);
+    /// What a claim decides about a free notice: how it is settled, or that it may be leased. `decides`: the gateway claims for a generation of its
+    /// session, so notices of any other are dropped.
+    pub(super) fn fate(&self, story: &Story, taker: TakerKind, decides: bool, now: usize) -> Result<bool, &'static str> {
+        let for_another = !story.life.is_empty() && self.life(story.session, now).is_some_and(|life| story.life != life);
+        let was_named = || self.named(story.session, now).iter().any(|(life, _)| *life == story.life);
         match story.about {
-            _ if for_another && lives.contains(&story.life) => Err("dropped"),
+            _ if for_another && (decides || was_named()) => Err("dropped"),
             _ if for_another => Ok(false),
             About::End(p) if self.seen(p, now) => Err("consumed"),
             About::End(_) if story.run_again => Err("superseded"),
@@ -215,11 +214,11 @@ impl Oracle {
             // A notice that was not leased, or was only reserved, cannot have been delivered.
             let touched = s.at != Where::Waits && s.given > 0;
             match &past.what {
-                What::Asked { session: asker, taker, word, until, given, seen_to } => {
+                What::Asked { session: asker, taker, decides, word, until, given, seen_to } => {
                     if *asker != session || seq > *seen_to || !free {
                         continue;
                     }
-                    match self.fate(&s, *taker, i) {
+                    match self.fate(&s, *taker, *decides, i) {
                         Err(state) => s.at = over(state, past),
                         Ok(_) if given.contains(&seq) => {
                             s.repeat |= touched;
@@ -330,24 +329,25 @@ impl Oracle {
 
     pub(super) fn ask(
         &mut self,
-        (session, life, taker): (&'static str, &'static str, TakerKind),
+        (session, life, by, taker): (&'static str, &'static str, NamedBy, TakerKind),
         limit: usize,
         word: u32,
         lease: i64,
     ) -> Answer {
         if !life.is_empty() {
-            self.add(What::Lived { session, life });
+            self.add(What::Lived { session, life, by });
         }
+        let decides = by == NamedBy::Gateway && !life.is_empty();
         let now = self.past.len();
         let mut given = Vec::new();
         if life.is_empty() || self.life(session, now) == Some(life) {
             let mine = self.stories().into_iter().filter(|s| s.session == session && s.is_free(self.up));
-            let can = mine.filter(|s| self.fate(s, taker, now) == Ok(true)).take(limit);
+            let can = mine.filter(|s| self.fate(s, taker, decides, now) == Ok(true)).take(limit);
             given = can.map(|s| (s.seq, s.repeat || (s.at != Where::Waits && s.given > 0), s.given + 1)).collect::<Vec<_>>();
             let seqs: Vec<u64> = given.iter().map(|(seq, ..)| *seq).collect();
             // A claim that has reached its limit reads no further.
             let seen_to = if seqs.len() == limit { seqs[limit - 1] } else { u64::MAX };
-            self.add(What::Asked { session, taker, word, until: self.up + lease, given: seqs, seen_to });
+            self.add(What::Asked { session, taker, decides, word, until: self.up + lease, given: seqs, seen_to });
         }
         let held = self.stories().into_iter().filter(|s| s.session == session).filter_map(|s| match s.at {
             Where::With { until, .. } if until > self.up => Some(until - self.up),

@@ -111,13 +111,13 @@ impl World<'_> {
             }
             Act::Match { p, .. } => self.oracle.make(About::Line(*p), same, whose(*p).0, whose(*p).1, false),
             Act::Post { session, life, .. } => self.oracle.make(About::Other, same, session, life, false),
-            Act::Live { session, life } => {
+            Act::Live { session, life, by } => {
                 if !life.is_empty() {
-                    self.oracle.add(What::Lived { session, life });
+                    self.oracle.add(What::Lived { session, life, by: *by });
                 }
                 Answer::Nothing
             }
-            Act::Claim { session, life, taker, limit, lease } => self.oracle.ask((session, life, *taker), *limit, word, *lease),
+            Act::Claim { session, life, by, taker, limit, lease } => self.oracle.ask((session, life, *by, *taker), *limit, word, *lease),
             Act::Settle { pick: n, word, by, own, how } => {
                 if count == 0 {
                     return Ok(());
@@ -247,12 +247,13 @@ impl World<'_> {
             }
             Act::Match { p, at } => put(&matched(*p, *at, owner(whose(*p).0, whose(*p).1))),
             Act::Post { session, life, name } => put(&posted(&format!("{session}{name}"), owner(session, life), "")),
-            Act::Live { session, life } => done(note_generation(db, session, life)),
-            Act::Claim { session, life, taker, limit, lease } => {
+            Act::Live { session, life, by } => done(note_generation(db, session, life, *by)),
+            Act::Claim { session, life, by, taker, limit, lease } => {
                 self.words += 1;
                 let asks = Claim {
                     session: (*session).into(),
                     generation: (*life).into(),
+                    named_by: *by,
                     taker: *taker,
                     limit: *limit,
                     lease: self.words.to_string(),
