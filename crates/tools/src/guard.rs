@@ -26,7 +26,7 @@ impl fmt::Display for Misuse {
                  process outlasts the call by itself, and notify_on_complete=true tells you when it ends."
             ),
             Self::Background => f.write_str(
-                "Foreground command puts something into the background with '&', whose output and end nobody would see. Leave the '&' out and call again with \
+                "Foreground command puts something into the background with '&', whose output and end would be missed. Leave the '&' out and call again with \
                  background=true; if it is part of an argument, such as a URL, quote it.",
             ),
             Self::LongLived(what) => write!(

@@ -152,7 +152,7 @@ fn max_output_tokens(of: &str) -> Value {
         "type": "integer",
         "minimum": 1,
         "description": format!(
-            "At most so many tokens of output, {of}: how it began, what went wrong and how it ended, with markers that say how to read what is left out."
+            "At most this many tokens of output, {of}: how it began, what went wrong and how it ended, with markers that say how to read what is left out."
         ),
     })
 }
@@ -174,7 +174,7 @@ fn process(host: &Host) -> Schema {
             "timeout": {
                 "type": "integer",
                 "minimum": 1,
-                "description": format!("For wait: at most so many seconds (default and limit {most}). The process goes on when they are over."),
+                "description": format!("For wait: at most this many seconds (default and limit {most}). The process goes on when they are over."),
             },
             "offset": {"type": "integer", "description": "For log: the first line to show, counted from 0. Left out: the last lines."},
             "limit": {

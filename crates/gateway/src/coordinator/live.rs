@@ -271,7 +271,7 @@ impl Live {
         }
     }
 
-    /// Whether so many notices wait in it that the others are left to the engine.
+    /// Whether it keeps as many waiting notices as it may. The others are left to the engine.
     pub(crate) fn has_all_notices_it_keeps(&self) -> bool {
         self.conversation.queued(TurnKind::Notice).count() >= MAX_QUEUED_NOTICES
     }

@@ -145,6 +145,6 @@ fn max_output_tokens() -> Value {
     json!({
         "type": "integer",
         "minimum": 1,
-        "description": format!("At most so many tokens of output (default {}): how it began, what went wrong, how it ended.", native::DEFAULT_TOKENS),
+        "description": format!("At most this many tokens of output (default {}): how it began, what went wrong, how it ended.", native::DEFAULT_TOKENS),
     })
 }
