@@ -93,7 +93,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
 }
 
 /// The ratio of each value to its neighbour.
-fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
+pub(crate) fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
     of.iter().zip(to).map(|(of, to)| of / to).collect()
 }
 
@@ -125,7 +125,7 @@ fn processor_ns(pid: u32) -> Result<u64> {
 }
 
 /// Patterns as users write them. No line has any of them.
-fn absent(n: usize) -> Vec<String> {
+pub(crate) fn absent(n: usize) -> Vec<String> {
     let first =
         ["ERROR", "FATAL", "panic:", "Traceback (most", "segmentation fault", "listening on port", "Build succeeded", "tests failed"];
     let rest = ["error code", "worker died", "deployment finished", "assertion failed in", "exception"];
@@ -133,7 +133,7 @@ fn absent(n: usize) -> Vec<String> {
     first.iter().map(|p| (*p).to_owned()).chain(rest).take(n).collect()
 }
 
-fn write_lines(path: &Path, coloured: bool) -> Result<()> {
+pub(crate) fn write_lines(path: &Path, coloured: bool) -> Result<()> {
     const WORDS: [&str; 16] = [
         "request",
         "handled",
@@ -175,7 +175,7 @@ fn write_lines(path: &Path, coloured: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn median(speeds: &mut [f64]) -> f64 {
+pub(crate) fn median(speeds: &mut [f64]) -> f64 {
     speeds.sort_by(f64::total_cmp);
     speeds.get(speeds.len() / 2).copied().unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use outlast_testkit::product::kill_and_wait;
 use serde_json::Value;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long all jobs may take.
 const STARTED: Duration = Duration::from_secs(10);
@@ -113,10 +113,5 @@ fn announcements(home: &Path) -> Result<Vec<(usize, i32)>> {
 }
 
 fn until(what: &str, mut look: impl FnMut() -> Result<bool>) -> Result<()> {
-    let began = Instant::now();
-    while !look()? {
-        ensure!(began.elapsed() < STARTED, "never came: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+    crate::wait::until(what, STARTED, Duration::from_millis(50), || Ok(look()?.then_some(())))
 }

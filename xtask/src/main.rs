@@ -11,6 +11,8 @@ mod bench_notices;
 mod bench_recovery;
 #[path = "../../benches/scan.rs"]
 mod bench_scan;
+#[path = "../../benches/search.rs"]
+mod bench_search;
 #[path = "../../benches/suite.rs"]
 mod bench_suite;
 #[path = "../../benches/tokens.rs"]
@@ -30,6 +32,7 @@ mod smoke;
 mod source;
 mod types;
 mod usage;
+mod wait;
 mod words;
 
 use anyhow::{Result, bail};
@@ -87,6 +90,7 @@ fn main() -> Result<()> {
         ["bench", "tokens"] => bench_tokens::run(),
         ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),
         ["bench", "scan", ..] => bench_scan::run(&Flags(&args[2..])),
+        ["bench", "search", ..] => bench_search::run(&Flags(&args[2..])),
         ["bench", ..] => bench_suite::run(&named, &Flags(&args[1..])),
         _ => bail!("{USAGE}"),
     }

@@ -25,10 +25,13 @@ const KNOWN_DOUBLES: &[(&str, &str)] = &[
 /// Which names stand for more than one type of a crate.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
+    let mut crates = vec![root.join("xtask")];
     for dir in std::fs::read_dir(root.join("crates")).context("cannot list crates")? {
-        let dir = dir?;
-        let name = dir.file_name().to_string_lossy().into_owned();
-        let doubles = doubles(&dir.path().join("src"))?;
+        crates.push(dir?.path());
+    }
+    for dir in crates {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let doubles = doubles(&dir.join("src"))?;
         let of_this = |list: &[(&str, &str)]| -> BTreeSet<String> {
             list.iter().filter(|(of, _)| *of == name).flat_map(|(_, names)| names.split(' ')).map(str::to_owned).collect()
         };

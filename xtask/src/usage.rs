@@ -26,6 +26,7 @@ usage: cargo xtask api [--record]
        cargo xtask bench plots
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
        cargo xtask bench scan [--rounds N] [--millis N] [--program PATH]
+       cargo xtask bench search [--rounds N]
        cargo xtask bench tokens";
 
 /// One line of the usage.

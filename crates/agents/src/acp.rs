@@ -3,7 +3,7 @@
 //! `line.rs` reads what the agent says, `talk.rs` decides what follows from it, and `drive.rs` does that with a process of the engine.
 //!
 //! What this client offers an agent: terminals, which are processes of the conversation and outlive the agent; `outlast mcp` among the MCP servers; no files. `fs/*`
-//! is refused: the agent runs on the same machine as the same user and has tools of its own for files, so a second way to them gives nothing and has to be guarded.
+//! is refused: the agent runs on the same machine as the same user and has tools of its own for files. A second way to them would add nothing but the need to guard it.
 //!
 //! Decisions 200 and 233: docs/decisions/gateway.md.
 
@@ -11,7 +11,6 @@ mod drive;
 mod line;
 mod talk;
 
-pub(crate) use drive::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
 pub use line::{Incoming, Nonsense, RequestId, RpcFailure, ToolNews, parse_line};
 
 use crate::driver::{Attempt, Conversation, Driver, FoundAttempt, FoundFuture, MAX_WAITING_EVENTS, Started, orders};

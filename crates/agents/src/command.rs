@@ -6,16 +6,16 @@
 //!
 //! Decision 206: docs/decisions/gateway.md.
 
-use crate::acp::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
+use crate::actor::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
 use crate::driver::{
     AgentEvent, AgentFault, AgentNews, Attempt, Block, Conversation, Driver, FoundAttempt, FoundFuture, MAX_REPLY_BYTES,
     MAX_WAITING_EVENTS, Opened, Order, Orders, Prompt, Started, StopReason, orders,
 };
 use crate::program::{
-    AgentInput, AgentPlace, AgentProcess, Ended, Launch, agent_session, is_held, last_line_of, own_file, retried, stop_agents_except,
+    AgentInput, AgentPlace, AgentProcess, Ended, Launch, agent_session, attempt_process, is_held, last_line_of, own_file, retried,
+    stop_agents_except,
 };
 use outlast_client::{Chunk, ClientError, ProcessId, code};
-use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -83,18 +83,6 @@ impl Driver for CommandDriver {
     }
 }
 
-/// The id of the process of an attempt.
-pub(crate) fn attempt_process(key: &str, attempt: &Attempt) -> ProcessId {
-    let mut sum = Sha256::new();
-    for part in ["outlast command agent", key, &attempt.turn, &attempt.number.to_string()] {
-        // The length before each part keeps two different attempts from being written alike.
-        sum.update((part.len() as u64).to_be_bytes());
-        sum.update(part);
-    }
-    let sum = sum.finalize();
-    ProcessId::from_bytes(std::array::from_fn(|at| sum[at]))
-}
-
 struct CommandActor {
     place: AgentPlace,
     settings: CommandSettings,
@@ -105,7 +93,7 @@ struct CommandActor {
 
 /// How an attempt ended for its actor.
 enum AttemptEnd {
-    /// This is told, and the next prompt may come.
+    /// This is reported, and the next prompt may come.
     Told(AgentNews),
     /// The actor ends.
     Gone { had_prompt: bool, why: String },
@@ -134,7 +122,7 @@ impl CommandActor {
                     AttemptEnd::Gone { had_prompt: false, why } => {
                         self.orders.close();
                         let what = AgentNews::Gone { had_prompt: false, why };
-                        // A gateway that is not there any more needs not be told.
+                        // Fails if the gateway has ended.
                         let _unheard = self.tell(&attempt, what).await;
                         return;
                     }
@@ -164,7 +152,7 @@ impl CommandActor {
         let attempt = prompt.attempt.clone();
         let id = attempt_process(&self.conversation.key, &attempt);
         let prompt_file = self.conversation.files.join(format!("{id}.prompt"));
-        // From here on the command may run, whatever becomes of us.
+        // From here on the command may run, even if the gateway is killed.
         if !self.tell(&attempt, AgentNews::Prompted).await {
             return AttemptEnd::Detached;
         }
@@ -203,7 +191,7 @@ impl CommandActor {
         AgentProcess::start(place, conversation, launch).await.map_err(|e| format!("the command cannot be started: {e}"))
     }
 
-    /// Reads the reply until the command is over.
+    /// Reads the reply until the command has ended.
     async fn follow(&mut self, attempt: &Attempt, process: &AgentProcess) -> AttemptEnd {
         let mut output = process.output();
         let mut reply = Reply::default();
@@ -342,7 +330,7 @@ impl CommandActor {
 
 /// Why a command is not followed any more.
 enum CommandStop {
-    /// It is over, or prints nothing more.
+    /// It has ended, or prints nothing more.
     Over,
     /// Its attempt was cancelled. A command knows no other way than to be stopped.
     Cancelled,
@@ -425,14 +413,6 @@ fn is_cut(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_attempt_has_one_process_and_no_other_attempt_has_the_same() {
-        let id = |key: &str, turn: &str, number| attempt_process(key, &Attempt::new(turn, number));
-        assert_eq!(id("k", "t", 1), id("k", "t", 1));
-        let all = [id("k", "t", 1), id("k", "t", 2), id("k", "t1", 1), id("kt", "", 1), id("k", "t", 11)];
-        assert!(all.iter().enumerate().all(|(at, id)| !all[..at].contains(id)));
-    }
 
     #[test]
     fn a_character_that_is_cut_between_pieces_is_whole_in_the_reply() {

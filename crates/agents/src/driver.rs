@@ -18,19 +18,19 @@ const MAX_WAITING_ORDERS: usize = 256;
 
 /// How agents of one kind are driven.
 pub trait Driver: Send + Sync {
-    /// Starts an actor for one conversation and generation. It must be called within a tokio runtime, and returns at once: what happens to the agent is told by events.
+    /// Starts an actor for one conversation and generation. It must be called within a tokio runtime, and returns at once: events report what happens to the agent.
     ///
     /// The actor stops other agents of the same conversation before it starts one or follows one.
     fn start(&self, conversation: Conversation) -> Started;
 
-    /// What became of an attempt that an earlier gateway started.
+    /// Looks for an attempt that an earlier gateway started.
     fn find<'a>(&'a self, key: &'a str, attempt: &'a Attempt) -> FoundFuture<'a>;
 }
 
 /// The answer of [`Driver::find`].
 pub type FoundFuture<'a> = Pin<Box<dyn Future<Output = Result<FoundAttempt, ClientError>> + Send + 'a>>;
 
-/// What became of an attempt that an earlier gateway started.
+/// The state of an attempt that an earlier gateway started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoundAttempt {
     /// Its process is there, and a prompt for the attempt continues to follow it.
@@ -64,7 +64,7 @@ pub struct Conversation {
     pub files: PathBuf,
     /// The agent's own name for the session, if an earlier agent of this generation had one ([`AgentNews::Ready`]).
     pub agent_session: Option<String>,
-    /// What was said so far, for an agent that can neither resume nor load its session. It is put before the first prompt.
+    /// A summary of the conversation so far, for an agent that can neither resume nor load its session. It is put before the first prompt.
     pub summary: Option<String>,
     /// Whether a person is present, who can decide about permissions.
     pub is_attended: bool,
@@ -83,7 +83,7 @@ impl Conversation {
         Self { agent_session: Some(agent_session.into()), ..self }
     }
 
-    /// The same, with what was said so far.
+    /// The same, with a summary of the conversation so far.
     #[must_use]
     pub fn with_summary(self, summary: impl Into<String>) -> Self {
         Self { summary: Some(summary.into()), ..self }
@@ -116,25 +116,25 @@ impl Attempt {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Block {
-    /// Words.
+    /// Text for the agent to read.
     Text(String),
 }
 
 /// A prompt that waits for its agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// For which attempt.
+    /// The attempt that it starts.
     pub attempt: Attempt,
-    /// What is said.
+    /// Its parts, in order.
     pub blocks: Vec<Block>,
 }
 
-/// Something that happened.
+/// One report of an actor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentEvent {
     /// The attempt that it is about; nothing if no attempt was open.
     pub attempt: Option<Attempt>,
-    /// What.
+    /// What happened.
     pub what: AgentNews,
 }
 
@@ -170,7 +170,7 @@ pub enum AgentNews {
         /// Who decided.
         by: SettledBy,
     },
-    /// The turn is over.
+    /// The agent has finished the turn.
     Completed {
         /// Why the agent stopped.
         stop_reason: StopReason,
@@ -195,11 +195,11 @@ pub enum AgentNews {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AgentFault {
-    /// It said itself that it failed.
+    /// It reported an error.
     Reported,
     /// It was silent for too long, and was stopped.
     TimedOut,
-    /// It said what makes no sense, or too much, and was stopped.
+    /// It violated the protocol or wrote too much, and was stopped.
     Garbled,
 }
 
@@ -249,13 +249,13 @@ pub enum ToolStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// It has said all.
+    /// Its answer is complete.
     EndTurn,
     /// The model ran out of tokens.
     MaxTokens,
     /// The model was asked too often in one turn.
     MaxTurnRequests,
-    /// The agent refuses to go on.
+    /// The agent refuses to continue.
     Refusal,
     /// It was cancelled.
     Cancelled,
@@ -263,7 +263,7 @@ pub enum StopReason {
     Other(String),
 }
 
-/// Gives an actor orders. No order waits: what comes of it is told by events. Cheap to clone.
+/// Gives an actor orders. No order waits for its result: events report it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct AgentHandle {
     slot: Arc<Mutex<PromptSlot>>,
@@ -283,7 +283,7 @@ pub enum NotTaken {
 }
 
 impl AgentHandle {
-    /// Has the agent take a turn, as soon as it is ready. The gateway prompts again only when the attempt before is over.
+    /// Has the agent take a turn, as soon as it is ready. The gateway prompts again only after the previous attempt has ended.
     ///
     /// # Errors
     ///
@@ -327,7 +327,7 @@ impl AgentHandle {
         self.send(Order::Allow { permission_id: permission_id.into(), decision })
     }
 
-    /// Tells whether a person is present. Without one, a permission is denied when its limit is over.
+    /// Sets whether a person is present. Without one, a permission is denied when its time limit has passed.
     ///
     /// # Errors
     ///
@@ -353,7 +353,7 @@ impl AgentHandle {
     }
 }
 
-/// What an actor is told to do.
+/// An order for an actor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
@@ -363,9 +363,9 @@ pub enum Order {
     Cancel(Attempt),
     /// A permission was decided about.
     Allow {
-        /// Which.
+        /// Its id.
         permission_id: String,
-        /// How.
+        /// What was decided.
         decision: Decision,
     },
     /// A person came, or the last one left.
@@ -404,7 +404,7 @@ impl Orders {
         lock(&self.slot).take_if(|prompt| prompt.attempt == *attempt)
     }
 
-    /// Takes no orders any more. Returns the prompt that waits, which no agent will be given.
+    /// Accepts no more orders. Returns the prompt that waits, which no agent will get.
     pub fn close(&mut self) -> Option<Prompt> {
         self.receiver.close();
         match std::mem::replace(&mut *lock(&self.slot), PromptSlot::Over) {

@@ -29,7 +29,7 @@
 //! Each prompt is answered by exactly one of [`AgentNews::Completed`], [`AgentNews::Failed`] and [`AgentNews::Gone`]. `Gone` is the last event of every actor: the
 //! process has been stopped by then, so the next agent of the conversation may be started.
 //!
-//! | what the agent does | what the gateway is told |
+//! | what the agent does | what is reported to the gateway |
 //! |---|---|
 //! | answers the prompt; a command exits with 0 | `Completed` |
 //! | answers the prompt with an error; a command exits with another code | `Failed`, and the agent takes the next prompt |
@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod acp;
+mod actor;
 mod command;
 mod driver;
 mod permission;

@@ -41,7 +41,7 @@ impl PermissionPolicy {
         if is_attended { self.attended_limit } else { self.unattended_limit }
     }
 
-    /// What the policy says of a request; nothing if a person has to decide.
+    /// The decision of the policy about a request; `None` if a person has to decide.
     pub(crate) fn rule(&self, ask: &PermissionAsk) -> Option<(Decision, SettledBy)> {
         match &self.mode {
             PermissionMode::Ask => None,

@@ -1,23 +1,31 @@
 //! Finds agents on this machine, and starts, finds again and stops them through the engine.
 
+mod attempt;
+mod ended;
 mod env_file;
+mod errors_file;
 mod find;
 mod leftovers;
 mod process;
+mod retry;
 
+pub(crate) use attempt::attempt_process;
+pub(crate) use ended::{Ended, is_held};
 pub use env_file::EnvFileError;
+pub(crate) use errors_file::{last_line_of, one_line};
 pub use find::{AgentPaths, ProgramNotFound, find_agent, remember_agent};
-pub(crate) use process::{AgentInput, AgentOutput, AgentProcess, Ended, Launch, is_held, last_line_of, one_line, retried, stop_process};
+pub(crate) use process::{AgentInput, AgentOutput, AgentProcess, Launch};
+pub(crate) use retry::retried;
 
-use crate::command::attempt_process;
 use crate::driver::Attempt;
 use outlast_client::{Caller, Client, ClientError, ProcessId, ProcessInfo, Scope, Status, caller};
+use process::stop_process;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// What the sessions of agents begin with. What an agent starts itself belongs to the session of its conversation instead.
 const AGENT_SESSION_PREFIX: &str = "outlast:agent:";
-/// The phase of a process that is over and whose output is still open.
+/// The phase of a process that has ended and whose output is still open.
 const DRAINING: &str = "draining";
 /// How often agents are looked for before a stop is given up: one that starts while others are stopped is found by the next look.
 const MAX_STOP_ROUNDS: usize = 8;
@@ -167,7 +175,7 @@ pub async fn running_agents(client: &Client) -> Result<Vec<RunningAgent>, Client
     Ok(all.into_iter().filter(|info| info.status == Status::Running).filter_map(agent).collect())
 }
 
-/// Stops every agent of a conversation with its whole tree, and returns how many there were. What agents started through the engine goes on.
+/// Stops every agent of a conversation with its whole tree, and returns how many there were. Processes that agents started through the engine keep running.
 ///
 /// # Errors
 ///
@@ -180,7 +188,7 @@ pub async fn stop_agents_of(client: &Client, key: &str) -> Result<usize, ClientE
 ///
 /// # Errors
 ///
-/// The same.
+/// As for [`stop_agents_of`].
 pub async fn stop_agents_but(client: &Client, key: &str, kept: &Attempt) -> Result<usize, ClientError> {
     stop_agents_except(client, key, Some(attempt_process(key, kept))).await
 }
@@ -193,7 +201,7 @@ pub(crate) async fn stop_agents_except(client: &Client, key: &str, kept: Option<
 /// What was found when the agents of a conversation were stopped.
 pub(crate) struct ClearedAgents {
     stopped: usize,
-    /// Those that are over, by now or before.
+    /// Those that have ended, now or before.
     pub(crate) finished: Vec<ProcessInfo>,
 }
 
@@ -220,7 +228,7 @@ pub(crate) async fn clear_agents(client: &Client, key: &str, kept: Option<Proces
     })
 }
 
-/// Stops what agents of a conversation left behind that are over: as long as it holds their output, it may be at work.
+/// Stops the descendants of ended agents of a conversation. While such a descendant holds the output open, it may still work.
 pub(crate) async fn stop_left_behind(client: &Client, key: &str) -> Result<(), ClientError> {
     let client = client.with_owner(outlast_client::Owner::default());
     let all = client.list(&Scope::session(agent_session(key)), true).await?;

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for id in started {
         let end = client.wait(&id, None)?;
-        let code = end.fate.exit_code.flatten().map_or("nobody knows how".into(), |code| code.to_string());
+        let code = end.fate.exit_code.flatten().map_or("unknown".into(), |code| code.to_string());
         println!("{}: {code}", end.command);
         let log = client.log(&id, Page::last(5))?;
         log.output.lines().for_each(|line| println!("    {line}"));

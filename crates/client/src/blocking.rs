@@ -1,4 +1,5 @@
-//! The same client for programs without an async runtime.
+//! The same client for programs without an async runtime. Its types have the names of those that they wrap, so that a program changes its
+//! `use` line and nothing else.
 //!
 //! ```
 //! use outlast_client::blocking::Client;
@@ -21,7 +22,7 @@
 use crate::{At, Chunk, ClientError, Connect, Run, Take};
 use outlast_core::Route;
 use outlast_core::{EnvVar, Owner, ProcessId, Scope};
-use outlast_wire::v1::notice::{Barrier, DeadLetter, History, Judged, Notices, Posted, Replay, Told, Until, Verdict};
+use outlast_wire::v1::notice::{Barrier, BarrierTarget, DeadLetter, History, Judged, Notices, Posted, Replay, Told, Verdict};
 use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, LogPage, Page,
     Process as ProcessInfo, Removed, RerunChange, Restarted, ViewClosed, Waited, Written,
@@ -34,7 +35,7 @@ use tokio::runtime::{Builder, Runtime};
 /// [`crate::Client`] with methods that block. Must not be used inside an async runtime.
 #[derive(Clone)]
 pub struct Client {
-    runtime: Arc<Waiter>,
+    runtime: Arc<BlockingRuntime>,
     inner: crate::Client,
 }
 
@@ -145,11 +146,11 @@ impl Client {
         /// Marks the end of a process as seen by its owner.
         mark_completion_consumed(process: &str) -> ();
         /// Sets a barrier and waits until it opens.
-        until(until: Until) -> Barrier;
+        until(until: BarrierTarget) -> Barrier;
         /// Sets a barrier and waits for at most this long.
-        until_within(until: Until, at_most: Duration) -> Barrier;
+        until_within(until: BarrierTarget, at_most: Duration) -> Barrier;
         /// Sets a barrier and does not wait.
-        set_until(until: Until) -> Barrier;
+        set_until(until: BarrierTarget) -> Barrier;
         /// The barriers of the owner's session.
         barriers() -> Vec<Barrier>;
         /// Clears the barriers of the owner's session.
@@ -193,7 +194,7 @@ impl Client {
 
 /// Output from an offset on, piece by piece.
 pub struct Chunks {
-    runtime: Arc<Waiter>,
+    runtime: Arc<BlockingRuntime>,
     inner: crate::Chunks,
 }
 
@@ -224,7 +225,7 @@ impl Iterator for Chunks {
 
 /// Notices as they are made, up to the first error.
 pub struct Followed {
-    runtime: Arc<Waiter>,
+    runtime: Arc<BlockingRuntime>,
     inner: crate::Followed,
     failed: bool,
 }
@@ -243,16 +244,16 @@ impl Iterator for Followed {
 }
 
 /// A runtime that is driven while a call waits.
-struct Waiter(Option<Runtime>);
+struct BlockingRuntime(Option<Runtime>);
 
-impl Waiter {
+impl BlockingRuntime {
     fn block_on<F: Future>(&self, future: F) -> F::Output {
         // Only the destructor takes it.
         self.0.as_ref().expect("the runtime is there").block_on(future)
     }
 }
 
-impl Drop for Waiter {
+impl Drop for BlockingRuntime {
     fn drop(&mut self) {
         // A thread that waits for a lock must not delay a caller that no longer needs the answer.
         if let Some(runtime) = self.0.take() {
@@ -261,8 +262,8 @@ impl Drop for Waiter {
     }
 }
 
-fn runtime() -> Result<Arc<Waiter>, ClientError> {
-    Builder::new_current_thread().enable_all().build().map(|r| Arc::new(Waiter(Some(r)))).map_err(cannot_run)
+fn runtime() -> Result<Arc<BlockingRuntime>, ClientError> {
+    Builder::new_current_thread().enable_all().build().map(|r| Arc::new(BlockingRuntime(Some(r)))).map_err(cannot_run)
 }
 
 fn cannot_run(error: std::io::Error) -> ClientError {

@@ -97,7 +97,7 @@ impl Chat {
         Ok(chat)
     }
 
-    /// Has the next gateway run in a home whose last one has ended, and returns when it answers. `false` if a person has stopped it: none is started then.
+    /// Starts the next gateway of a home whose last one has ended, and returns when it answers. `false` if a person has stopped the gateway: then none is started.
     pub async fn start_in_place(to: &Connect) -> Result<bool, ClientError> {
         Ok(to.absolute().link_in_place().await?.is_some())
     }
@@ -159,7 +159,7 @@ impl Chat {
 
     /// Cancels the turn that runs in a conversation, or that waits to be resumed.
     pub async fn stop(&self, key: &str) -> Result<Changed, ClientError> {
-        // Sent again under its id, it does not cancel the turn behind the one that was meant.
+        // Sent again under its id, it does not cancel the turn after the intended one.
         let request_id = Some(request_id()?);
         self.ask("stop the turn", ChatRequest::Stop { key: key.into(), request_id }, Repeat::Safe).await
     }
@@ -216,7 +216,7 @@ impl Chat {
         self.ask("ask how the gateway is", ChatRequest::Status, Repeat::Safe).await
     }
 
-    /// Holds new turns back for so long, an hour at most. Running ones go on.
+    /// Holds new turns back for this long, an hour at most. Running ones continue.
     pub async fn drain(&self, hold: Option<Duration>) -> Result<Done, ClientError> {
         let hold_seconds = hold.map(|time| time.as_secs_f64().ceil() as u64);
         self.ask("hold new turns back", ChatRequest::Drain { hold_seconds }, Repeat::Safe).await

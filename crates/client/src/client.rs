@@ -77,7 +77,7 @@ pub enum At {
 /// assert_eq!(here.cwd.as_bytes(), b"/tmp");
 /// ```
 pub fn caller(env: impl IntoIterator<Item = (OsString, OsString)>, cwd: &Path) -> Caller {
-    let env = env.into_iter().map(|(name, value)| EnvVar { name: name.into(), value: value.into() }.into()).collect();
+    let env = env.into_iter().map(|(name, value)| EnvVar { name: name.into(), value: value.into() }).collect();
     let mut caller = Caller::new(env, cwd);
     caller.limits = Some(Box::new(crate::own_limits::own_limits()));
     caller
@@ -153,7 +153,6 @@ impl Client {
 
     /// Runs the command of another process again, with the caller's current environment and limits, and with these variables set.
     pub async fn rerun(&self, process: &str, caller: Caller, env: Vec<EnvVar>) -> Result<ProcessInfo, ClientError> {
-        let env = env.into_iter().map(Into::into).collect();
         let request = Request::Rerun { process: process.into(), caller, env, want: Some(random_id()?) };
         self.ask("start it again", request, Repeat::Safe).await
     }
@@ -184,7 +183,6 @@ impl Client {
         if change.is_nothing() {
             return self.rerun(process, caller, env).await;
         }
-        let env = env.into_iter().map(Into::into).collect();
         let request = Request::RerunChanged { process: process.into(), caller, env, change, want: Some(random_id()?) };
         self.ask("start it again", request, Repeat::Safe).await
     }
@@ -201,7 +199,6 @@ impl Client {
         env: Vec<EnvVar>,
         grace: Option<Duration>,
     ) -> Result<Restarted, ClientError> {
-        let env = env.into_iter().map(Into::into).collect();
         let request = Request::Restart { process: process.into(), caller, env, want: Some(random_id()?), grace_ms: grace.map(millis) };
         self.ask("restart the process", request, Repeat::Safe).await
     }

@@ -84,7 +84,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the engine or the gateway does not run, and the client was told not to start one.
+    /// Whether the engine or the gateway does not run, and the client must not start one.
     pub fn is_not_running(&self) -> bool {
         [code::NOT_RUNNING, code::GATEWAY_NOT_RUNNING].contains(&self.code())
     }

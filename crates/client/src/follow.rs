@@ -1,11 +1,11 @@
 //! Output as bytes.
 
-use crate::link::{CallError, Item, Link, Stream, read};
+use crate::link::{CallError, Link, Stream, StreamItem, read};
 use crate::peer::EngineTalk;
 use crate::redial::{Repeat, Tries, to_error};
 use crate::{Client, ClientError};
 use outlast_core::Time;
-use outlast_wire::v1::{Event, From, ReadEnd, Request};
+use outlast_wire::v1::{Event, From, ReadEnd, ReadUntil, Request};
 use std::sync::Arc;
 
 /// A piece of output. The two variants are all there are, and every reader of output has to handle both.
@@ -35,7 +35,7 @@ pub enum Chunk {
 pub struct Chunks {
     client: Client,
     process: String,
-    until: Until,
+    until: ReadUntil,
     attach: Option<ReadOnly>,
     view: View,
     masked: bool,
@@ -47,17 +47,6 @@ pub struct Chunks {
     stream: Option<Stream>,
     end: Option<ReadEnd>,
     tries: Tries,
-}
-
-/// How far to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
-    /// To the current end.
-    Now,
-    /// Until the output is closed.
-    Closed,
-    /// Until the output is closed and the command has ended.
-    Exit,
 }
 
 /// Whether an attached terminal sends no input.
@@ -76,7 +65,7 @@ enum View {
 impl Client {
     /// The output so far, as bytes.
     pub fn read(&self, process: &str, from: From) -> Chunks {
-        Chunks::new(self.clone(), process, from, Until::Now, None)
+        Chunks::new(self.clone(), process, from, ReadUntil::Now, None)
     }
 
     /// The output so far and all that follows, as bytes, until it is closed. The command may run longer.
@@ -101,18 +90,18 @@ impl Client {
     /// # }
     /// ```
     pub fn follow(&self, process: &str, from: From) -> Chunks {
-        Chunks::new(self.clone(), process, from, Until::Closed, None)
+        Chunks::new(self.clone(), process, from, ReadUntil::Closed, None)
     }
 
     /// Like [`Client::follow`], and continues until the command has ended, so that a `poll` shows how.
     pub fn follow_to_exit(&self, process: &str, from: From) -> Chunks {
-        Chunks::new(self.clone(), process, from, Until::Exit, None)
+        Chunks::new(self.clone(), process, from, ReadUntil::Exit, None)
     }
 
     /// Like [`Client::follow_to_exit`], for a real terminal: while it is attached, it answers the program's queries, not the
     /// keeper.
     pub fn attach(&self, process: &str, from: From, read_only: bool) -> Chunks {
-        Chunks::new(self.clone(), process, from, Until::Exit, Some(ReadOnly(read_only)))
+        Chunks::new(self.clone(), process, from, ReadUntil::Exit, Some(ReadOnly(read_only)))
     }
 
     /// Like [`Client::follow_to_exit`], as a view that can be detached: it ends early if the view is closed.
@@ -122,7 +111,7 @@ impl Client {
 }
 
 impl Chunks {
-    pub(crate) fn new(client: Client, process: &str, from: From, until: Until, attach: Option<ReadOnly>) -> Self {
+    pub(crate) fn new(client: Client, process: &str, from: From, until: ReadUntil, attach: Option<ReadOnly>) -> Self {
         let view = if attach.is_some() { View::Open } else { View::None };
         Self {
             client,
@@ -158,26 +147,26 @@ impl Chunks {
             self.ready().await?;
             let Some(stream) = &mut self.stream else { continue };
             match stream.next().await {
-                Item::Event(Event::At { byte }) => self.from = From::Byte(byte),
-                Item::Event(Event::ViewClosed) => {
+                StreamItem::Event(Event::At { byte }) => self.from = From::Byte(byte),
+                StreamItem::Event(Event::ViewClosed) => {
                     self.view = View::Closed;
                     self.end = Some(ReadEnd::default());
                 }
-                Item::Event(Event::Gap { from, to, why }) => {
+                StreamItem::Event(Event::Gap { from, to, why }) => {
                     self.from = From::Byte(to);
                     return Ok(Some(Chunk::Gap { from, to, why }));
                 }
-                Item::Event(Event::Came { byte, at }) => self.times.push((byte, at)),
+                StreamItem::Event(Event::Came { byte, at }) => self.times.push((byte, at)),
                 // An event of a newer engine. It does not affect the end.
-                Item::Event(_) => {}
-                Item::Raw(bytes) => {
+                StreamItem::Event(_) => {}
+                StreamItem::Raw(bytes) => {
                     let From::Byte(at) = self.from else {
                         return Err(ClientError::protocol("bytes came before their offset"));
                     };
                     self.from = From::Byte(at + bytes.len() as u64);
                     return Ok(Some(Chunk::Bytes { at, bytes }));
                 }
-                Item::End(end) => {
+                StreamItem::End(end) => {
                     // This is the end even if it cannot be read.
                     self.end = Some(ReadEnd::default());
                     let end: ReadEnd = read(&end).map_err(ClientError::protocol)?;
@@ -187,7 +176,7 @@ impl Chunks {
                         self.from = From::Byte(end.next_byte);
                     }
                 }
-                Item::Failed(e) => self.again(e).await?,
+                StreamItem::Failed(e) => self.again(e).await?,
             }
         }
         Ok(None)
@@ -244,7 +233,7 @@ impl Chunks {
         if let Some(ReadOnly(read_only)) = self.attach {
             link.call(self.client.owner(), Request::Attach { process: self.process.clone(), read_only }, &[]).await?;
         }
-        let (follow, to_exit) = (self.until != Until::Now, self.until == Until::Exit);
+        let (follow, to_exit) = self.until.flags();
         let (process, from, view) = (self.process.clone(), self.from, self.view != View::None);
         let (masked, timed) = (self.masked, self.timed);
         let read = Request::Read { process, from, follow, to_exit, view, masked, timed };

@@ -137,7 +137,7 @@
 //! A barrier waits for a process, a pid or a time. If the waiting client dies, the barrier stays, and its opening becomes a notice.
 //!
 //! ```
-//! use outlast_client::Until;
+//! use outlast_client::BarrierTarget;
 //! # use outlast_client::{Client, Connect, Run, Spec, caller};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -146,7 +146,7 @@
 //! # let here = caller(std::env::vars_os(), &product.work());
 //!
 //! let process = client.run(Run::new(Spec::argv(["true"]), here)).await?;
-//! let opened = client.until(Until::Process { process: process.id().to_string(), or_match: false }).await?;
+//! let opened = client.until(BarrierTarget::Process { process: process.id().to_string(), or_match: false }).await?;
 //! assert_eq!(opened.why.as_deref(), Some("exited"));
 //! # Ok(())
 //! # }
@@ -228,6 +228,7 @@ pub use peer::Peer;
 pub use process::Process;
 pub use relay::Receipt;
 
+pub use outlast_core::notice_state::TakerKind;
 pub use outlast_core::{
     Body, Command, Completion, EnvVar, Notice, OnStop, OsText, Owner, ProcessId, ProcessLimits, Reason, ResourceLimit, Route, Scheduler,
     Scope, Spec, Status, Tell, Time, WatchMatch,
@@ -239,7 +240,7 @@ pub use outlast_wire::v1::chat::{
     TurnState, WordsBody,
 };
 pub use outlast_wire::v1::notice::{
-    Barrier, DeadLetter, Delivery, History, Judged, JudgedOne, Notices, Posted, Push, Replay, Taker, Told, Until, Verdict,
+    Barrier, BarrierTarget, DeadLetter, Delivery, History, Judged, JudgedOne, Notices, Posted, Push, Replay, Told, Verdict,
 };
 pub use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, Found, From, Kill, KillAll,

@@ -55,7 +55,7 @@ pub(crate) enum CallError {
 
 /// The next message of a stream.
 #[derive(Debug)]
-pub(crate) enum Item<E = Event> {
+pub(crate) enum StreamItem<E = Event> {
     Event(E),
     Raw(Vec<u8>),
     End(Box<RawValue>),
@@ -70,14 +70,16 @@ struct Sender<'a> {
     relay: bool,
 }
 
-enum Waiter<E> {
+/// Where the reply to a request goes.
+enum PendingReply<E> {
     Answer(oneshot::Sender<Result<Box<RawValue>, CallError>>),
-    Stream(mpsc::Sender<Item<E>>),
+    Stream(mpsc::Sender<StreamItem<E>>),
 }
 
+/// The requests of a connection that have no answer yet.
 struct Waiting<E> {
     next: u64,
-    by_id: HashMap<u64, Waiter<E>>,
+    by_id: HashMap<u64, PendingReply<E>>,
     over: Option<Cut>,
 }
 
@@ -154,7 +156,7 @@ impl<T: Talk> Link<T> {
     /// Sends a frame that is made for the request's number, and waits for the answer. `raw` follows the request in raw frames.
     async fn numbered_call(&self, frame: impl FnOnce(u64) -> Vec<u8>, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
         let (tell, told) = oneshot::channel();
-        let mut ticket = self.send(frame, raw, Waiter::Answer(tell)).await?;
+        let mut ticket = self.send(frame, raw, PendingReply::Answer(tell)).await?;
         let answer = told.await;
         ticket.done = true;
         // A waiter is dropped without an answer only when the connection has ended.
@@ -164,7 +166,7 @@ impl<T: Talk> Link<T> {
 
     async fn framed_stream(self: &Arc<Self>, frame: impl FnOnce(u64) -> Vec<u8>) -> Result<Stream<T>, CallError> {
         let (tell, items) = mpsc::channel(QUEUE);
-        let ticket = self.send(frame, &[], Waiter::Stream(tell)).await?;
+        let ticket = self.send(frame, &[], PendingReply::Stream(tell)).await?;
         Ok(Stream { items, ticket, _link: self.clone() })
     }
 
@@ -194,7 +196,7 @@ impl<T: Talk> Link<T> {
         self.shared.lock().over.clone().unwrap_or_else(|| Cut::Gone("the connection was closed".into()))
     }
 
-    async fn send(&self, frame: impl FnOnce(u64) -> Vec<u8>, raw: &[u8], waiter: Waiter<T::Event>) -> Result<Ticket<T>, CallError> {
+    async fn send(&self, frame: impl FnOnce(u64) -> Vec<u8>, raw: &[u8], waiter: PendingReply<T::Event>) -> Result<Ticket<T>, CallError> {
         let id = {
             let mut waiting = self.shared.lock();
             if let Some(cut) = &waiting.over {
@@ -293,24 +295,24 @@ impl<T: Talk> Drop for Ticket<T> {
 
 /// The events and bytes of one request.
 pub(crate) struct Stream<T: Talk = EngineTalk> {
-    items: mpsc::Receiver<Item<T::Event>>,
+    items: mpsc::Receiver<StreamItem<T::Event>>,
     ticket: Ticket<T>,
     _link: Arc<Link<T>>,
 }
 
 impl<T: Talk> Stream<T> {
     /// The next message. An end or a failure is the last one.
-    pub(crate) async fn next(&mut self) -> Item<T::Event> {
+    pub(crate) async fn next(&mut self) -> StreamItem<T::Event> {
         let item = match self.items.recv().await {
             Some(item) => item,
-            None => Item::Failed(CallError::Cut(
+            None => StreamItem::Failed(CallError::Cut(
                 self.ticket.shared.lock().over.clone().unwrap_or_else(|| Cut::Gone("the connection was closed".into())),
             )),
         };
         self.ticket.done = match &item {
             // More may come. Dropping the stream cancels the request.
-            Item::Event(_) | Item::Raw(_) | Item::Failed(CallError::Unreadable { .. }) => false,
-            Item::End(_) | Item::Failed(_) => true,
+            StreamItem::Event(_) | StreamItem::Raw(_) | StreamItem::Failed(CallError::Unreadable { .. }) => false,
+            StreamItem::End(_) | StreamItem::Failed(_) => true,
         };
         item
     }
@@ -348,7 +350,7 @@ impl<T: Talk> Shared<T> {
 
     async fn on_frame(&self, frame: Frame) -> Result<(), Cut> {
         match frame {
-            Frame::Raw { of, bytes } => self.to_stream(of, Item::Raw(bytes)).await,
+            Frame::Raw { of, bytes } => self.to_stream(of, StreamItem::Raw(bytes)).await,
             Frame::Json(text) => {
                 let reply: Incoming<T::Event> = match serde_json::from_slice(&text) {
                     Ok(reply) => reply,
@@ -356,7 +358,7 @@ impl<T: Talk> Shared<T> {
                 };
                 match reply {
                     Incoming { of, error: Some(error), .. } => self.finish(of, Err(CallError::Refused(error))).await,
-                    Incoming { of, event: Some(event), .. } => self.to_stream(of, Item::Event(event)).await,
+                    Incoming { of, event: Some(event), .. } => self.to_stream(of, StreamItem::Event(event)).await,
                     Incoming { of, answer, .. } => self.finish(of, Ok(answer.unwrap_or_else(|| RawValue::NULL.to_owned()))).await,
                 }
             }
@@ -382,18 +384,18 @@ impl<T: Talk> Shared<T> {
         let waiter = self.lock().by_id.remove(&of);
         match waiter {
             // The request may have been cancelled; then its answer is dropped.
-            Some(Waiter::Answer(tell)) => drop(tell.send(answer)),
-            Some(Waiter::Stream(tell)) => drop(tell.send(answer.map_or_else(Item::Failed, Item::End)).await),
+            Some(PendingReply::Answer(tell)) => drop(tell.send(answer)),
+            Some(PendingReply::Stream(tell)) => drop(tell.send(answer.map_or_else(StreamItem::Failed, StreamItem::End)).await),
             // The request was cancelled, and the answer crossed the cancellation.
             None => {}
         }
     }
 
-    async fn to_stream(&self, of: u64, item: Item<T::Event>) {
+    async fn to_stream(&self, of: u64, item: StreamItem<T::Event>) {
         let tell = match self.lock().by_id.get(&of) {
-            Some(Waiter::Stream(tell)) => tell.clone(),
+            Some(PendingReply::Stream(tell)) => tell.clone(),
             // Cancelled, or an event before an answer whose request does not read events.
-            Some(Waiter::Answer(_)) | None => return,
+            Some(PendingReply::Answer(_)) | None => return,
         };
         // A reader that was dropped has cancelled its request already.
         let _ = tell.send(item).await;

@@ -1,14 +1,15 @@
 //! Notices: taking, settling, following and posting them; and barriers.
 
 use crate::client::{millis, random_id};
-use crate::link::{CallError, Item, Link, Stream, read};
+use crate::link::{CallError, Link, Stream, StreamItem, read};
 use crate::peer::EngineTalk;
 use crate::redial::{Repeat, Tries, to_error};
 use crate::{Client, ClientError};
 use outlast_core::Route;
+use outlast_core::notice_state::TakerKind;
 use outlast_wire::v1::notice::{
-    Barrier, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Lent, Notices, Posted, Push, Replay, Taker, Told,
-    Until, Verdict,
+    Barrier, BarrierTarget, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Lent, Notices, Posted, Push,
+    Replay, Told, Verdict,
 };
 use outlast_wire::v1::{Done, Event, Request};
 use serde::Deserialize;
@@ -28,7 +29,7 @@ use std::time::{Duration, Instant};
 #[non_exhaustive]
 pub struct Take {
     /// The kind of taker.
-    pub by: Taker,
+    pub by: TakerKind,
     /// The most notices to take.
     pub limit: u32,
     /// How long they are leased. A notice that is not settled by then may be given to another taker.
@@ -39,7 +40,7 @@ pub struct Take {
 
 impl Default for Take {
     fn default() -> Self {
-        Self { by: Taker::Gateway, limit: 1, lease: Duration::from_secs(60), wait: Some(Duration::ZERO) }
+        Self { by: TakerKind::Gateway, limit: 1, lease: Duration::from_secs(60), wait: Some(Duration::ZERO) }
     }
 }
 
@@ -47,7 +48,7 @@ impl Take {
     /// The same, for a terminal: an end that a poll showed is not delivered.
     #[must_use]
     pub fn at_a_terminal(self) -> Self {
-        Self { by: Taker::Terminal, ..self }
+        Self { by: TakerKind::Terminal, ..self }
     }
 
     /// The same, at most this many.
@@ -147,7 +148,7 @@ impl Client {
     /// The dead letters of sinks.
     pub async fn dead_letters(&self, limit: Option<u32>) -> Result<Vec<DeadLetter>, ClientError> {
         #[derive(Deserialize)]
-        struct Texts<'a> {
+        struct LetterTexts<'a> {
             #[serde(borrow)]
             letters: Vec<&'a RawValue>,
         }
@@ -155,7 +156,7 @@ impl Client {
             Ok(dead) => return Ok(dead.letters),
             Err(text) => text,
         };
-        let Texts { letters } = serde_json::from_str(text.get()).map_err(ClientError::protocol)?;
+        let LetterTexts { letters } = serde_json::from_str(text.get()).map_err(ClientError::protocol)?;
         letters.into_iter().map(read).collect::<Result<_, _>>().map_err(ClientError::protocol)
     }
 
@@ -210,14 +211,14 @@ impl Client {
     }
 
     /// Sets a barrier and waits until it opens. If the caller dies, the barrier stays, and its opening becomes a notice.
-    pub async fn until(&self, until: Until) -> Result<Barrier, ClientError> {
+    pub async fn until(&self, until: BarrierTarget) -> Result<Barrier, ClientError> {
         let barrier = Some(barrier_id()?);
         self.ask("wait at the barrier", Request::Until { until, barrier, no_wait: false }, Repeat::Safe).await
     }
 
     /// Like [`Client::until`], for at most this long. A barrier that is not open by then is `waiting`: it stays, and its opening
     /// becomes a notice.
-    pub async fn until_within(&self, until: Until, at_most: Duration) -> Result<Barrier, ClientError> {
+    pub async fn until_within(&self, until: BarrierTarget, at_most: Duration) -> Result<Barrier, ClientError> {
         // On disk first: however short the time is, the barrier exists when it is over.
         let set = self.set_until(until.clone()).await?;
         let wait = || Request::Until { until: until.clone(), barrier: Some(set.barrier.clone()), no_wait: false };
@@ -237,7 +238,7 @@ impl Client {
     }
 
     /// Sets a barrier and does not wait: its opening becomes a notice.
-    pub async fn set_until(&self, until: Until) -> Result<Barrier, ClientError> {
+    pub async fn set_until(&self, until: BarrierTarget) -> Result<Barrier, ClientError> {
         let barrier = Some(barrier_id()?);
         self.ask("set the barrier", Request::Until { until, barrier, no_wait: true }, Repeat::Safe).await
     }
@@ -282,11 +283,11 @@ pub struct Unread {
 impl Owed {
     fn one_by_one(text: &RawValue) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
-        struct Texts<'a> {
+        struct DeliveryTexts<'a> {
             #[serde(borrow)]
             deliveries: Vec<&'a RawValue>,
         }
-        let Texts { deliveries } = serde_json::from_str(text.get())?;
+        let DeliveryTexts { deliveries } = serde_json::from_str(text.get())?;
         let mut owed = Self::default();
         for text in deliveries {
             match read(text) {
@@ -340,10 +341,10 @@ impl SessionFeed {
                 }
             };
             match stream.next().await {
-                Item::Event(Event::Sessions { sessions }) => return Ok(sessions),
-                Item::Event(_) | Item::Raw(_) => {}
-                Item::End(_) => return Err(ClientError::protocol("sessions ended")),
-                Item::Failed(e) => return Err(to_error::<EngineTalk>(e, "serve the home")),
+                StreamItem::Event(Event::Sessions { sessions }) => return Ok(sessions),
+                StreamItem::Event(_) | StreamItem::Raw(_) => {}
+                StreamItem::End(_) => return Err(ClientError::protocol("sessions ended")),
+                StreamItem::Failed(e) => return Err(to_error::<EngineTalk>(e, "serve the home")),
             }
         }
     }
@@ -378,13 +379,13 @@ impl Followed {
             self.ready().await?;
             let Some(stream) = &mut self.stream else { continue };
             match stream.next().await {
-                Item::Event(Event::Notice { told }) => {
+                StreamItem::Event(Event::Notice { told }) => {
                     self.after = Some(told.event.seq);
                     return Ok(*told);
                 }
-                Item::Event(_) | Item::Raw(_) => {}
-                Item::End(_) => return Err(ClientError::protocol("notices ended")),
-                Item::Failed(e) => self.again(e).await?,
+                StreamItem::Event(_) | StreamItem::Raw(_) => {}
+                StreamItem::End(_) => return Err(ClientError::protocol("notices ended")),
+                StreamItem::Failed(e) => self.again(e).await?,
             }
         }
     }
@@ -401,9 +402,9 @@ impl Followed {
         let mut stream = link.stream(self.client.owner(), Request::NoticeFollow { after: self.after }).await?;
         match stream.next().await {
             // This also fixes where to continue through the next engine.
-            Item::Event(Event::Waiting { after }) => self.after = self.after.or(after),
-            Item::Failed(e) => return Err(e),
-            Item::Event(_) | Item::Raw(_) | Item::End(_) => {
+            StreamItem::Event(Event::Waiting { after }) => self.after = self.after.or(after),
+            StreamItem::Failed(e) => return Err(e),
+            StreamItem::Event(_) | StreamItem::Raw(_) | StreamItem::End(_) => {
                 return Err(CallError::Unsent(ClientError::protocol("notices came before their beginning")));
             }
         }

@@ -36,4 +36,4 @@ pub use process_limits::{ProcessLimits, RESOURCES, ResourceLimit, Scheduler, ker
 pub use record::{GapWhy, Matched, Record, Role};
 pub use spec::{Command, EnvVar, OnStop, Spec, Tell};
 pub use time::Time;
-pub use watch::{Breaker, Limiter, MOST_LATE, Rules, Seen, WatchDecision, watch};
+pub use watch::{Breaker, Limiter, MOST_LATE, MatchSeen, Rules, WatchDecision, watch};

@@ -1,4 +1,4 @@
-//! What owners are told.
+//! The notices of owners.
 
 use crate::{Owner, ProcessId, Reason, Route, Time};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct Notice {
     /// What happened.
     #[serde(flatten)]
     pub body: Body,
-    /// Its name for good: the same however often it is told, and the same after the index was rebuilt.
+    /// Its lasting name: the same for every delivery, and the same after the index was rebuilt.
     pub event_id: String,
     /// Its place among all notices of the home; 0 before it has one.
     #[serde(default)]
@@ -30,7 +30,7 @@ pub struct Notice {
     /// The task it is for.
     #[serde(default)]
     pub task_id: String,
-    /// The life of the conversation it is for.
+    /// The generation of the session that it is for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub generation: String,
     /// Whether its owner may have been told before.
@@ -59,12 +59,12 @@ pub enum Body {
         /// How many matches were held back.
         suppressed: u64,
     },
-    /// So many matches came at once that none are told for a while.
+    /// Too many matches came at once, so none are reported for a while.
     WatchOverflowTripped {
         /// In the contract's words.
         message: String,
     },
-    /// Matches are told again.
+    /// Matches are reported again.
     WatchOverflowReleased {
         /// In the contract's words.
         message: String,
@@ -73,14 +73,14 @@ pub enum Body {
     },
     /// A barrier is open.
     Until {
-        /// Which.
+        /// Its id.
         barrier: String,
         /// Why: `exited`, `matched`, `unknown`, `pid_gone`, `time`.
         why: String,
         /// In a sentence.
         message: String,
     },
-    /// What somebody posted, its `type` among the fields: `async_delegation`, or a kind of their own.
+    /// A notice that a client posted, its `type` among the fields: `async_delegation`, or a kind of its own.
     #[serde(untagged)]
     Posted(Map<String, Value>),
 }
@@ -94,7 +94,7 @@ pub struct Completion {
     pub name: Option<String>,
     /// Its command, secrets masked.
     pub command: String,
-    /// The own code, minus the signal, or null where nobody knows.
+    /// The own code, minus the signal, or null if it is unknown.
     pub exit_code: Option<i32>,
     /// The signal's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@ mod delivery;
 pub use delivery::{Delivery, DeliveryEvent, DeliveryOutcome, DeliveryState, DeliveryStep, deliver};
 
 use crate::Time;
+use serde::{Deserialize, Serialize};
 
 /// Microseconds since the machine was started.
 pub type Uptime = i64;
@@ -68,11 +69,11 @@ pub enum NoticeState {
     },
     /// It is over. Only a replay of a delivered notice opens it again.
     Settled {
-        /// How.
+        /// The kind of its end.
         how: Settlement,
         /// Why, for users.
         reason: String,
-        /// When.
+        /// When it was settled.
         at: Time,
     },
 }
@@ -89,7 +90,7 @@ pub enum LeaseHolder {
 /// How a notice was settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settlement {
-    /// Its owner was told.
+    /// It was delivered to its owner.
     Delivered,
     /// Its owner has seen what it says.
     Consumed,
@@ -130,12 +131,14 @@ pub enum NoticeGeneration<'a> {
     Future,
 }
 
-/// Who asks for notices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The kind of client that takes notices. A request names it on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TakerKind {
-    /// An agent at a terminal, between two turns of a person. The person knows an observed end already.
+    /// An agent at a terminal, between two turns of a person. The person knows an observed end already, so it is not delivered.
     Terminal,
-    /// An agent behind a gateway, whose turns start by themselves. An observed end is told; lines of output after a told end are not.
+    #[default]
+    /// An agent behind a gateway, whose turns start by themselves. An observed end is delivered; lines of output after a delivered end are not.
     Gateway,
 }
 
@@ -245,11 +248,11 @@ pub enum NoticeEvent<'a> {
 /// What a taker reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict<'a> {
-    /// The owner was told.
+    /// It was delivered to the owner.
     Delivered,
     /// The owner was not told.
     Released,
-    /// The owner is not to be told, for this reason.
+    /// It will not be delivered, for this reason.
     Dropped(&'a str),
 }
 
@@ -280,7 +283,7 @@ pub enum NoticeEffect {
 /// What the caller of an event is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeReply {
-    /// Nothing.
+    /// The event changed nothing that the caller needs to know.
     None,
     /// The caller has the notice.
     Given,
@@ -303,7 +306,7 @@ pub struct NoticeStep {
     pub next: Option<TrackedNotice>,
     /// What else to do in the same transaction.
     pub effects: Vec<NoticeEffect>,
-    /// What the caller is told.
+    /// What the caller is answered.
     pub reply: NoticeReply,
 }
 
@@ -322,7 +325,7 @@ impl TrackedNotice {
         Self { state, given, maybe_told, observed: false, superseded_by: None, open_since: now.utc }
     }
 
-    /// Whether it is open and has no holder, or one whose time is over.
+    /// Whether it is open and has no holder, or one whose lease has run out.
     pub fn is_free(&self, up: Uptime) -> bool {
         match &self.state {
             NoticeState::Pending => true,
@@ -523,7 +526,7 @@ fn refusal(notice: &TrackedNotice, taker: TakerKind, subject: NoticeSubject, gen
     }
 }
 
-/// Settles or releases an open notice. `is_certain`: the caller had the lease, so that it knows whether the owner was told.
+/// Settles or releases an open notice. `is_certain`: the caller had the lease, so that it knows whether the notice was delivered.
 fn settle(notice: &TrackedNotice, is_certain: bool, verdict: Verdict<'_>, subject: NoticeSubject, now: Moment) -> NoticeStep {
     match verdict {
         Verdict::Delivered => {

@@ -46,7 +46,7 @@ impl Default for Rules {
 
 /// A fact: lines of a process matched.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct MatchSeen<'a> {
     /// When it was observed, by the clock of its own boot.
     pub up: u64,
     /// When it was observed, by the clock of the boot whose times the breaker holds. That is `up` if both are the same boot, else
@@ -124,11 +124,11 @@ struct Trip {
     suppressed: BTreeMap<String, u64>,
 }
 
-/// Takes in one fact, and says what is to be told, in this order.
+/// Takes in one fact, and returns what is to be reported, in this order.
 ///
 /// The facts of one process come in the order of their times; those of several may be mixed a little. After a long silence of
 /// the engine they are best merged by their times.
-pub fn watch(rules: &Rules, limiter: &mut Limiter, breaker: &mut Breaker, seen: &Seen<'_>) -> Vec<WatchDecision> {
+pub fn watch(rules: &Rules, limiter: &mut Limiter, breaker: &mut Breaker, seen: &MatchSeen<'_>) -> Vec<WatchDecision> {
     let mut told = match seen.here {
         Some(up) => breaker.tick(up),
         None => breaker.guess(seen.up),
@@ -221,7 +221,7 @@ impl Breaker {
         self.tripped.as_ref().map(|trip| trip.until)
     }
 
-    /// Ends a rest that is over by `up`, a time of the same boot, and tells every conversation that it held something back from.
+    /// Ends a rest that is over by `up`, a time of the same boot, and reports that to every session for which it held something back.
     pub fn tick(&mut self, up: u64) -> Vec<WatchDecision> {
         match &self.tripped {
             // A fact that arrives late finds the breaker as the latest fact left it.
@@ -252,7 +252,7 @@ impl Breaker {
 
     fn release(&mut self) -> Vec<WatchDecision> {
         let Some(trip) = self.tripped.take() else { return Vec::new() };
-        // As if a timer had fired at that moment: it makes no difference whether a timer or a match ends the trip.
+        // As if a timer had fired at that moment: a timer and a match end the trip alike.
         self.last = self.last.max(trip.until);
         let told = |(session, suppressed)| WatchDecision::Released { session, suppressed, message: released_message(suppressed) };
         trip.suppressed.into_iter().map(told).collect()

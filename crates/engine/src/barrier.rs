@@ -1,7 +1,7 @@
 //! Barriers: a session waits for an event, and gets a notice when it happens.
 //!
-//! A barrier is on disk before a client waits for it. While the engine runs, a task waits for its event; the next engine resumes that. When it
-//! opens, a notice is written in the same transaction. A client that is waiting then gets it as its answer instead.
+//! A barrier is on disk before a client waits for it. While the engine runs, a task waits for its event; the next engine resumes that. When
+//! it opens, a notice is written in the same transaction. A client that is waiting then gets it as its answer instead.
 
 use crate::closing::{Closing, Shutdown};
 use crate::config::Clock;
@@ -10,7 +10,7 @@ use crate::facts::Facts;
 use crate::handle::TableHandle;
 use crate::index::IndexError;
 use crate::mutex::lock;
-use crate::notices::{self, Barrier, BarrierTarget, Outbox, barrier as rows};
+use crate::notices::{self, Barrier, Outbox, ResolvedTarget, barrier as rows};
 use crate::os::ProcessHandle;
 use crate::points::point;
 use outlast_core::{Incarnation, Owner};
@@ -60,16 +60,16 @@ impl Barriers {
 }
 
 /// Sets a barrier. A session has one: setting the same again changes nothing, and another replaces the one before.
-pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: BarrierTarget, id: String) -> Result<Barrier, IndexError> {
+pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: ResolvedTarget, id: String) -> Result<Barrier, IndexError> {
     let barrier = Barrier { id, owner: owner.clone(), target, created_at: barriers.clock.now(), opened: String::new(), hits: None };
     let work = move |db: &Connection| {
         notices::note_owner(db, &barrier.owner)?;
         // Counted in the same transaction, so that each match is either before or after it.
         let hits = match &barrier.target {
-            BarrierTarget::Process { id, or_match: true, .. } => {
+            ResolvedTarget::Process { id, or_match: true, .. } => {
                 id.parse().ok().map(|id| notices::watched(db, id)).transpose()?.map(|(hits, _)| hits)
             }
-            BarrierTarget::Process { .. } | BarrierTarget::Pid { .. } | BarrierTarget::Time { .. } => None,
+            ResolvedTarget::Process { .. } | ResolvedTarget::Pid { .. } | ResolvedTarget::Time { .. } => None,
         };
         rows::put(db, &Barrier { hits, ..barrier })
     };
@@ -130,7 +130,7 @@ fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
 async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
     match &barrier.target {
         // The process of another session does not exist for the barrier's owner.
-        BarrierTarget::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner).await {
+        ResolvedTarget::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one resumes the barrier.
             Err(_) => std::future::pending().await,
@@ -149,7 +149,7 @@ async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
                 }
             }
         },
-        BarrierTarget::Pid { pid, start_ticks, boot } => {
+        ResolvedTarget::Pid { pid, start_ticks, boot } => {
             let boot = u128::from_str_radix(boot, 16).unwrap_or(0);
             let of = Incarnation { pid: *pid, start_ticks: *start_ticks, boot };
             while let Ok(life) = ProcessHandle::of(&of) {
@@ -161,7 +161,7 @@ async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
             }
             "pid_gone"
         }
-        BarrierTarget::Time { at_us } => loop {
+        ResolvedTarget::Time { at_us } => loop {
             let left = at_us - barriers.clock.now().micros();
             if left <= 0 {
                 return "time";
@@ -172,8 +172,8 @@ async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
     }
 }
 
-/// Whether a match of a process was reported and its output is still watched, or whether more than `before` were reported: the last of them may
-/// have ended the watching.
+/// Whether a match of a process was reported and its output is still watched, or whether more than `before` were reported: the last of them
+/// may have ended the watching.
 pub(crate) async fn has_matched(outbox: &Outbox, facts: &Facts, before: Option<u32>) -> bool {
     if facts.kept.spec.tell.watch.is_empty() {
         return false;

@@ -30,7 +30,7 @@ struct OwnCgroup {
     path: String,
 }
 
-/// The reason of an engine that was told not to make cgroups, and what follows from it.
+/// Why there is no cgroup if they are switched off, and what follows from it.
 pub(crate) const SWITCHED_OFF: &str =
     "cgroups are switched off (engine.cgroup): what stops the starter's whole control group may stop processes too";
 
@@ -253,8 +253,8 @@ impl CgroupDir {
         }
     }
 
-    /// Leaves the cgroup and removes what is empty, so that an engine that ends leaves nothing behind. If no command runs any more, the last
-    /// keepers are about to leave, and this waits for them.
+    /// Leaves the cgroup and removes what is empty, so that an engine that ends leaves nothing behind. If no command runs any more, the
+    /// last keepers are about to leave, and this waits for them.
     pub(crate) fn leave_behind(&self, home: &Home, nothing_runs: bool) {
         self.sweep();
         let Some(above) = self.dir.parent().filter(|_| self.ours) else { return };

@@ -15,8 +15,8 @@ use std::time::Duration;
 pub struct Config {
     /// The state directory.
     pub home: PathBuf,
-    /// The `outlast` executable: what a keeper with news starts, so that hooks and webhooks are called and notices made while no engine runs. Without one,
-    /// news waits in the folder of its process for the next engine.
+    /// The `outlast` executable: what a keeper with news starts, so that hooks and webhooks are called and notices made while no engine
+    /// runs. Without one, news waits in the folder of its process for the next engine.
     pub program: Option<PathBuf>,
     /// The keeper's program.
     pub keeper: KeeperProgram,
@@ -44,7 +44,7 @@ pub struct Config {
     pub watch: outlast_core::Rules,
     /// How long a notice is kept once it is settled.
     pub keep_notices: Duration,
-    /// The sinks that push.
+    /// The sinks that notices are delivered to.
     pub sinks: Vec<Push>,
     /// The user whose login files and shell are used.
     pub user: UserInfo,
@@ -52,14 +52,15 @@ pub struct Config {
     pub run_candidates: Vec<PathBuf>,
     /// Whether to leave the starter's session and cgroup. An embedded engine stays where it is.
     pub detach: bool,
-    /// Whether to make cgroups: one for the engine outside the starter's, and one for each command. Without them, a stop follows the tree process by
-    /// process.
+    /// Whether to make cgroups: one for the engine outside the starter's, and one for each command. Without them, a stop follows the tree
+    /// process by process.
     pub cgroup: bool,
     /// The settings that `engine status` reports. The engine does not use them: the other fields count.
     pub settings: BTreeMap<String, Setting>,
     /// The source of the time.
     pub clock: Clock,
-    /// Environment variables for keepers. A keeper that has news starts an engine with them, so it has the same settings. Commands do not get them.
+    /// Environment variables for keepers. A keeper that has news starts an engine with them, so it has the same settings. Commands do not
+    /// get them.
     pub keeper_env: Vec<(OsString, OsString)>,
     /// The limits that the engine got from its starter; none if the engine left them alone.
     pub(crate) inherited: Option<Inherited>,
@@ -68,8 +69,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// For an engine inside another program: it stays in that program's kernel session and cgroup and runs until it is stopped, and no keeper starts
-    /// another one. Change single fields afterwards.
+    /// For an engine inside another program: it stays in that program's kernel session and cgroup and runs until it is stopped, and no
+    /// keeper starts another one. Change single fields afterwards.
     pub fn embedded(home: impl Into<PathBuf>, keeper: KeeperProgram, user: UserInfo) -> Self {
         Self { program: None, detach: false, idle_exit: Duration::ZERO, ..Self::new(home, PathBuf::new(), keeper, user) }
     }
@@ -117,7 +118,8 @@ pub enum KeeperProgram {
 }
 
 impl KeeperProgram {
-    /// The running program, so that an embedding program needs no other. Its `main` has to run the keeper if the first argument is `__keeper`.
+    /// The running program, so that an embedding program needs no other. Its `main` has to run the keeper if the first argument is
+    /// `__keeper`.
     pub fn this_program() -> Self {
         // The running executable, also if its file was replaced or removed since.
         Self::SelfAsKeeper("/proc/self/exe".into())
@@ -140,7 +142,8 @@ pub struct Push {
     pub kinds: Vec<String>,
     /// The sessions whose notices it gets, with `*` for any text; empty means all.
     pub sessions: Vec<String>,
-    /// Whether it wakes the agent itself. A notice that it delivered is not delivered to other takers, and it does not deliver those that they have.
+    /// Whether it wakes the agent itself. A notice that it delivered is not delivered to other takers, and it does not deliver those that
+    /// they have.
     pub wakes: bool,
 }
 

@@ -97,8 +97,8 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Locks the home, finds out the state of its processes, and begins to supervise them. Returns once every answer about them would be true. If
-    /// another engine has the home, the error is [`ServeError::Taken`], and nothing was changed.
+    /// Locks the home, finds out the state of its processes, and begins to supervise them. Returns once every answer about them would be
+    /// true. If another engine has the home, the error is [`ServeError::Taken`], and nothing was changed.
     ///
     /// Must be called inside a tokio runtime. The engine runs there.
     pub async fn start(mut config: Config) -> Result<Self, ServeError> {
@@ -243,7 +243,8 @@ impl Engine {
         theirs
     }
 
-    /// Ends the engine: nothing new is started, processes with `on_stop: kill` are stopped, the others keep running. Returns once everything is written.
+    /// Ends the engine: nothing new is started, processes with `on_stop: kill` are stopped, the others keep running. Returns once
+    /// everything is written.
     pub async fn stop(&self) {
         self.parts.table.begin_stop(Owner::default()).await;
         self.stopped().await;

@@ -144,8 +144,8 @@ impl FolderLook {
     }
 }
 
-/// Whether a keeper supervises the process. If this is asked *before* [`FolderLook::look`] and the lock is free, the look shows the last records
-/// of the keepers.
+/// Whether a keeper supervises the process. If this is asked *before* [`FolderLook::look`] and the lock is free, the look shows the last
+/// records of the keepers.
 pub(crate) fn has_keeper(dir: &ProcessDir) -> bool {
     lock::is_held(&dir.meta()).unwrap_or_else(|error| {
         // If the lock cannot be checked, the keeper must not be taken for dead.

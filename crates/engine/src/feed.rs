@@ -10,7 +10,7 @@ use crate::reach::{NoKeeper, Reach};
 use crate::table::ProcessView;
 use outlast_core::ProcessId;
 use outlast_wire::v1::Error;
-use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::keeper::{KeeperReply, KeeperRequest};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
@@ -108,8 +108,8 @@ impl Feed {
 
 /// Waits for output past a length, and returns its new length. None once the keeper is gone, or no more output will come.
 async fn ask(link: &mut Link, past: u64) -> Option<u64> {
-    match link.ask(Ask::AwaitOutput { past }).await {
-        Ok(Say::Output { end, closed: false }) => Some(end),
+    match link.ask(KeeperRequest::AwaitOutput { past }).await {
+        Ok(KeeperReply::Output { end, closed: false }) => Some(end),
         Ok(_) | Err(_) => None,
     }
 }

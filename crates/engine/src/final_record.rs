@@ -232,8 +232,8 @@ fn output(dir: &ProcessDir, facts: &Facts) -> OutputEnd {
     OutputEnd { end: facts.log_end, left_running: u32::try_from(marked.filter(is_left).count()).unwrap_or(u32::MAX) }
 }
 
-/// The rest of the last stop of an orphan, if it was to leave nothing alive. The engine that carried it out may have died before it was done. Time
-/// that has passed counts towards the grace period, so that one engine after another cannot extend it.
+/// The rest of the last stop of an orphan, if it was to leave nothing alive. The engine that carried it out may have died before it was
+/// done. Time that has passed counts towards the grace period, so that one engine after another cannot extend it.
 pub(crate) fn unfinished(dir: &ProcessDir, now: Time) -> Option<StopWay> {
     let (at, stop) = stops(dir).into_iter().rfind(|(_, stop)| is_hard(stop))?;
     let passed = Duration::from_micros(u64::try_from(now.micros() - at.micros()).unwrap_or(0));

@@ -132,8 +132,8 @@ impl TableHandle {
         self.ask(|answer| TableRequest::Reserve { id, hash, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
     }
 
-    /// The request with the reserved id is on disk: the process is supervised from now on. `keeper` is the connection of a keeper that was told to
-    /// start it.
+    /// The request with the reserved id is on disk: the process is supervised from now on. `keeper` is the connection of a keeper that was
+    /// told to start it.
     pub(crate) async fn accept_process(&self, facts: Facts, keeper: Option<Link>) -> Result<ProcessView, Error> {
         self.ask(|answer| TableRequest::Accept { facts: Box::new(facts), keeper, answer }).await.ok_or_else(refuse::stopping)
     }

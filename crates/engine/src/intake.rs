@@ -118,7 +118,7 @@ impl Intake {
             self.disk.at(move || intake.news_of(&before, &after, &seen)).await.ok().flatten()
         };
         match news {
-            Some(news) if news.is_for_somebody() => {
+            Some(news) if news.may_give_a_notice() => {
                 self.write(vec![UnsavedChange { before: Arc::clone(before), news: Some(news) }]).await;
             }
             // The folder says so already, so no caller has to wait for this.
@@ -175,7 +175,7 @@ impl Intake {
         }
         let intake = Arc::clone(self);
         tokio::spawn(async move {
-            // An engine that owes a notice is not idle.
+            // An engine with a notice to write is not idle.
             let _busy = Client::new(&intake.clients, ClientKind::Outside);
             while !changes.is_empty() && intake.closing.stage() == Closing::Open {
                 // No descriptor reports that a disk has space again.
@@ -195,7 +195,8 @@ impl Intake {
         });
     }
 
-    /// Clients see changes that the disk refuses, and may consume them. If this engine then dies, the next one must mark the notice as a repeat.
+    /// Clients see changes that the disk refuses, and may consume them. If this engine then dies, the next one must mark the notice as a
+    /// repeat.
     fn note_shown_unsaved(&self, id: ProcessId, is_shown: bool) {
         if let Err(error) = Snapshot::note_shown_unsaved(&self.home.process(id), is_shown) {
             // A full file system that copies on write refuses this, too; then the live copy says it for as long as a keeper lives.
@@ -231,8 +232,8 @@ impl Intake {
         again.await.unwrap_or(same)
     }
 
-    /// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,
-    /// which may be able to read its files.
+    /// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next
+    /// engine, which may be able to read its files.
     fn news_of(&self, before: &Facts, after: &Facts, seen: &FolderLook) -> Option<ProcessChange> {
         let id = after.id();
         let read = catch_unwind(AssertUnwindSafe(|| {
@@ -275,7 +276,8 @@ fn all_of(changes: &[UnsavedChange]) -> Vec<ProcessChange> {
 pub(crate) struct UnsavedProcesses(Mutex<HashMap<ProcessId, bool>>);
 
 impl UnsavedProcesses {
-    /// Registers the caller as the task that writes this process. `false` if another task does already; that task is told that there is more.
+    /// Registers the caller as the task that writes this process. `false` if another task does already; that task is told that there is
+    /// more.
     fn begin(&self, id: ProcessId) -> bool {
         !self.more(id) && lock(&self.0).insert(id, false).is_none()
     }

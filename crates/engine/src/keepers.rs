@@ -51,7 +51,8 @@ pub(crate) fn lives(dir: &ProcessDir) -> Vec<Incarnation> {
     [meta.pump, meta.holder].into_iter().filter_map(|pid| incarnation_of(pid).ok()).filter(is_keeper).collect()
 }
 
-/// Whether a process descends from keepers of the same process in another folder. Then this home is a copy of theirs, and it belongs to them.
+/// Whether a process descends from keepers of the same process in another folder. Then this home is a copy of theirs, and it belongs to
+/// them.
 pub(crate) fn is_of_others(pid: u32, id: ProcessId, dir: &ProcessDir) -> bool {
     let above = std::iter::successors(parent_of(pid), |pid| parent_of(*pid)).take_while(|pid| *pid > 1);
     // A longer chain of parents is a loop: pids were reused while it was read.
@@ -93,10 +94,11 @@ fn find(dir: &ProcessDir, id: ProcessId) -> Vec<KeeperProcess> {
         let handle = rustix::process::pidfd_open(i32::try_from(pid).ok().and_then(Pid::from_raw)?, PidfdFlags::empty()).ok()?;
         // The pidfd is opened before the process is examined, so it cannot refer to another process.
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        // Any program may have the folder among its arguments, and the signal would kill one that does not expect it. Only a keeper holds the lock.
+        // Any program may have the folder among its arguments, and the signal would kill one that does not expect it. Only a keeper holds
+        // the lock.
         let is_ours = names(&line, dir) && holds_lock(pid, id);
-        // A keeper that is being killed loses its command line first and its lock last. A zombie has no lock: if the lock is held, another keeper has
-        // it.
+        // A keeper that is being killed loses its command line first and its lock last. A zombie has no lock: if the lock is held, another
+        // keeper has it.
         let is_leaving = line.is_empty() && !outlast_store::os::is_over(handle.as_fd());
         (is_ours || is_leaving).then_some(KeeperProcess { role, handle, is_ours })
     };

@@ -5,7 +5,7 @@
 
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::socket;
-use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
+use outlast_wire::v1::keeper::{FromKeeper, KeeperReply, KeeperRequest, ToKeeper};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io;
 use std::mem::MaybeUninit;
@@ -35,8 +35,8 @@ impl Link {
     pub(crate) async fn connect(socket: &Path, listener: bool) -> io::Result<Self> {
         let meet = async {
             let mut link = Self::given(UnixStream::connect(socket).await?.into_std()?)?;
-            match link.ask(Ask::Hello { version: outlast_wire::VERSION, listener }).await? {
-                Say::Hello { version, .. } if (outlast_wire::OLDEST..=outlast_wire::VERSION).contains(&version) => Ok(link),
+            match link.ask(KeeperRequest::Hello { version: outlast_wire::VERSION, listener }).await? {
+                KeeperReply::Hello { version, .. } if (outlast_wire::OLDEST..=outlast_wire::VERSION).contains(&version) => Ok(link),
                 other => Err(io::Error::other(format!("the keeper at {} said {other:?} instead of hello", socket.display()))),
             }
         };
@@ -62,14 +62,14 @@ impl Link {
     }
 
     /// Sends a request and returns the answer.
-    pub(crate) async fn ask(&mut self, ask: Ask) -> io::Result<Say> {
+    pub(crate) async fn ask(&mut self, ask: KeeperRequest) -> io::Result<KeeperReply> {
         let id = self.send(ask).await?;
         self.answer(id).await
     }
 
     /// Sends a request with `bytes` for the input.
-    pub(crate) async fn write(&mut self, at: Option<u64>, bytes: &[u8]) -> io::Result<Say> {
-        let id = self.send(Ask::Write { at, len: bytes.len() as u64 }).await?;
+    pub(crate) async fn write(&mut self, at: Option<u64>, bytes: &[u8]) -> io::Result<KeeperReply> {
+        let id = self.send(KeeperRequest::Write { at, len: bytes.len() as u64 }).await?;
         let Self { from, to, frames, .. } = self;
         let send = async {
             for chunk in bytes.chunks(frame::RAW_CHUNK) {
@@ -90,14 +90,14 @@ impl Link {
     /// Asks for a descriptor of the live copy of `meta`. An error if the keeper cannot pass it, or is of an earlier version and does not
     /// know the request.
     pub(crate) async fn share_meta(&mut self) -> io::Result<OwnedFd> {
-        let id = self.send(Ask::ShareMeta).await?;
+        let id = self.send(KeeperRequest::ShareMeta).await?;
         let Self { from, frames, .. } = self;
         let mut passed = None;
         let share = async {
             loop {
                 match frames.next_frame().map_err(io::Error::other)? {
                     Some(Frame::Json(text)) => match serde_json::from_slice(&text).map_err(io::Error::other)? {
-                        FromKeeper { of, say: Say::Meta } if of == Some(id) => {
+                        FromKeeper { of, say: KeeperReply::Meta } if of == Some(id) => {
                             return passed.ok_or_else(|| io::ErrorKind::InvalidData.into());
                         }
                         FromKeeper { of, say } if of == Some(id) => return Err(io::Error::other(format!("the keeper said {say:?}"))),
@@ -117,7 +117,7 @@ impl Link {
     /// Returns at the next news.
     pub(crate) async fn news(&mut self) -> io::Result<()> {
         loop {
-            if let FromKeeper { say: Say::News, .. } = next(&mut self.from, &mut self.frames).await? {
+            if let FromKeeper { say: KeeperReply::News, .. } = next(&mut self.from, &mut self.frames).await? {
                 return Ok(());
             }
         }
@@ -128,13 +128,13 @@ impl Link {
         while self.news().await.is_ok() {}
     }
 
-    async fn send(&mut self, ask: Ask) -> io::Result<u64> {
+    async fn send(&mut self, ask: KeeperRequest) -> io::Result<u64> {
         self.asked += 1;
         self.to.write_all(&frame::json(&ToKeeper { id: self.asked, ask })).await?;
         Ok(self.asked)
     }
 
-    async fn answer(&mut self, id: u64) -> io::Result<Say> {
+    async fn answer(&mut self, id: u64) -> io::Result<KeeperReply> {
         answer(&mut self.from, &mut self.frames, id).await
     }
 }
@@ -154,7 +154,7 @@ fn receive(stream: &std::os::unix::net::UnixStream, frames: &mut Splitter, passe
     Ok(read)
 }
 
-async fn answer(from: &mut (impl AsyncReadExt + Unpin), frames: &mut Splitter, id: u64) -> io::Result<Say> {
+async fn answer(from: &mut (impl AsyncReadExt + Unpin), frames: &mut Splitter, id: u64) -> io::Result<KeeperReply> {
     loop {
         let message = next(from, frames).await?;
         if message.of == Some(id) {
@@ -197,22 +197,22 @@ mod tests {
     }
 
     fn hello() -> FromKeeper {
-        FromKeeper { of: Some(1), say: Say::Hello { version: 1, program: "0".into() } }
+        FromKeeper { of: Some(1), say: KeeperReply::Hello { version: 1, program: "0".into() } }
     }
 
     #[tokio::test]
     async fn news_between_a_question_and_its_answer_does_no_harm() {
-        let news = || FromKeeper { of: None, say: Say::News };
-        let (_tmp, path) = stand_in(vec![news(), hello(), news(), FromKeeper { of: Some(2), say: Say::Ok }, news()]);
+        let news = || FromKeeper { of: None, say: KeeperReply::News };
+        let (_tmp, path) = stand_in(vec![news(), hello(), news(), FromKeeper { of: Some(2), say: KeeperReply::Ok }, news()]);
         let mut link = Link::connect(&path, true).await.unwrap();
-        assert_eq!(link.ask(Ask::CloseInput).await.unwrap(), Say::Ok);
+        assert_eq!(link.ask(KeeperRequest::CloseInput).await.unwrap(), KeeperReply::Ok);
         link.news().await.unwrap();
         assert_eq!(link.news().await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[tokio::test]
     async fn a_keeper_of_an_earlier_version_that_does_not_know_the_request_for_meta_refuses_it() {
-        let not_known = Say::Refused { code: "bad_request".into(), error: "not understood: unknown variant `share_meta`".into() };
+        let not_known = KeeperReply::Refused { code: "bad_request".into(), error: "not understood: unknown variant `share_meta`".into() };
         let (_tmp, path) = stand_in(vec![hello(), FromKeeper { of: Some(2), say: not_known }]);
         let error = Link::connect(&path, false).await.unwrap().share_meta().await.unwrap_err();
         assert!(error.to_string().contains("share_meta"), "{error}");
@@ -220,14 +220,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_without_a_descriptor_is_no_meta() {
-        let (_tmp, path) = stand_in(vec![hello(), FromKeeper { of: Some(2), say: Say::Meta }]);
+        let (_tmp, path) = stand_in(vec![hello(), FromKeeper { of: Some(2), say: KeeperReply::Meta }]);
         let error = Link::connect(&path, false).await.unwrap().share_meta().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
     #[tokio::test]
-    async fn a_version_that_nobody_knows_is_no_connection() {
-        let (_tmp, path) = stand_in(vec![FromKeeper { of: Some(1), say: Say::Hello { version: 99, program: "9".into() } }]);
+    async fn an_unknown_version_is_no_connection() {
+        let (_tmp, path) = stand_in(vec![FromKeeper { of: Some(1), say: KeeperReply::Hello { version: 99, program: "9".into() } }]);
         assert!(Link::connect(&path, true).await.is_err());
     }
 }

@@ -86,8 +86,8 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
 impl Engine {
     /// Listens for other programs of the same user, such as the command line, and returns once they can connect. Ends with the engine.
     ///
-    /// For an engine that was started with [`Engine::start`]; [`serve`] listens by itself. A second call does nothing. Without this, an outside
-    /// client gets the error that an engine holds the home and does not listen.
+    /// For an engine that was started with [`Engine::start`]; [`serve`] listens by itself. A second call does nothing. Without this, an
+    /// outside client gets the error that an engine holds the home and does not listen.
     pub async fn listen(&self) -> Result<(), ServeError> {
         let door = {
             // Held until the socket listens, so that a second call does not return before.
@@ -170,7 +170,8 @@ impl EngineSocket {
         let path = dir.join(run_dir::ENGINE);
         let failed = || format!("listen at {}", path.display());
         let listener = bind(&path).map_err(ServeError::io(failed()))?;
-        // Looked at only after the watch is set up, so that no loss is missed. If it cannot be watched, the socket is only checked at intervals.
+        // Looked at only after the watch is set up, so that no loss is missed. If it cannot be watched, the socket is only checked at
+        // intervals.
         let watch = Watch::for_loss(&path).map_err(|error| tracing::warn!(%error, "the socket is not watched")).ok();
         let file = FileId::at(&path).map_err(ServeError::io(failed()))?;
         Ok(Self { listener, path, file, watch })

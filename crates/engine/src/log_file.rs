@@ -10,7 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// The engine's standard error. If it leads to the home's log and the log has grown too long, the log is renamed and replaces the one before.
+/// The engine's standard error. If it leads to the home's log and the log has grown too long, the log is renamed and replaces the one
+/// before.
 #[derive(Debug)]
 pub struct LogFile {
     home: Home,

@@ -6,8 +6,8 @@
 //! guessing becomes at most 256 times easier.
 //!
 //! Each byte of a value becomes a `*`, so that offsets into the output do not change. A value of several lines is found line by line.
-//! Control sequences (`ESC [ …`), such as colours, are passed over, so that a value in two colours is found. Encoded values (base64, percent
-//! signs) are not.
+//! Control sequences (`ESC [ …`), such as colours, are passed over, so that a value in two colours is found. Encoded values (base64,
+//! percent signs) are not.
 //!
 //! Decision 171: docs/decisions/text.md.
 

@@ -31,8 +31,8 @@ impl std::fmt::Display for Near {
     }
 }
 
-/// Those of `known` (id and name, which may be empty) that `given` may be a mistyped form of: ids with nearly the same digits, or else nearly
-/// the same names.
+/// Those of `known` (id and name, which may be empty) that `given` may be a mistyped form of: ids with nearly the same digits, or else
+/// nearly the same names.
 pub(crate) fn near(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
     let named = |name: &str| {
         let mut ids = known.iter().filter(|(_, n)| *n == name).map(|(id, _)| *id);

@@ -35,8 +35,8 @@ pub(crate) struct Tree {
     root: Incarnation,
     /// Processes that were recorded as left running when the command ended.
     left: Vec<Incarnation>,
-    /// The folder of the process, after the end of its command. Its keepers may live and adopt orphans of the tree. The folder may also be a copy
-    /// of one whose keepers live.
+    /// The folder of the process, after the end of its command. Its keepers may live and adopt orphans of the tree. The folder may also be
+    /// a copy of one whose keepers live.
     ended_in: Option<ProcessDir>,
     /// Whether descendants carry the process id in their environment.
     marked: bool,
@@ -44,8 +44,8 @@ pub(crate) struct Tree {
     leaf: Option<PathBuf>,
     /// The directory of our own programs. No process that runs one of them is touched.
     bin: PathBuf,
-    /// The process that became the parent of the root when its keepers died, and that adopts all whose parents are dead. Set only if members may
-    /// be processes of other users whose environment we may not read.
+    /// The process that became the parent of the root when its keepers died, and that adopts all whose parents are dead. Set only if
+    /// members may be processes of other users whose environment we may not read.
     heir: Option<u32>,
 }
 
@@ -81,7 +81,8 @@ impl Tree {
         self.members_among(&Environments::read())
     }
 
-    /// The living members of the tree. Each incarnation is read before its evidence, so that a process with a reused pid is not taken for a member.
+    /// The living members of the tree. Each incarnation is read before its evidence, so that a process with a reused pid is not taken for a
+    /// member.
     pub(crate) fn members_among(&self, environments: &Environments) -> Vec<Incarnation> {
         let mut lives = self.descendants(std::iter::once(self.root).chain(self.left.iter().copied()).chain(self.of_keepers()).collect());
         if let Some(leaf) = &self.leaf {
@@ -101,8 +102,8 @@ impl Tree {
         all.into_iter().collect()
     }
 
-    /// The root, if it is to be asked to end before the others. After the end of the command its pid may belong to another process, or to one in the
-    /// home of which this one is a copy.
+    /// The root, if it is to be asked to end before the others. After the end of the command its pid may belong to another process, or to
+    /// one in the home of which this one is a copy.
     fn leader(&self) -> Option<Incarnation> {
         Some(self.root).filter(|root| self.ended_in.is_none() && is_alive(root))
     }
@@ -124,8 +125,8 @@ impl Tree {
         keepers::lives(dir).iter().flat_map(children).collect()
     }
 
-    /// Whether a process is in a kernel session that the root or another member made. Only descendants of its maker are in a session, and its number
-    /// is not reused while they live.
+    /// Whether a process is in a kernel session that the root or another member made. Only descendants of its maker are in a session, and
+    /// its number is not reused while they live.
     fn is_in_session_of(&self, pid: u32, members: &HashMap<u32, Incarnation>) -> bool {
         let Some(session) = session_of(pid) else { return false };
         if session != self.root.pid {
@@ -175,7 +176,8 @@ impl Tree {
         theirs
     }
 
-    /// These processes and their descendants. Each must be alive after its children were read: a reused pid would bring children of a stranger.
+    /// These processes and their descendants. Each must be alive after its children were read: a reused pid would bring children of a
+    /// stranger.
     fn descendants(&self, mut open: Vec<Incarnation>) -> Vec<Incarnation> {
         let mut found = HashSet::new();
         while let Some(life) = open.pop() {

@@ -87,7 +87,8 @@ impl OwnHome {
     /// Releases the home for the next engine, once everything is written.
     pub(crate) fn release(&self) {
         if let Some(file) = lock(&self.held).take() {
-            // A program that is being started right now may hold a copy of the descriptor until its exec. That must not keep the home locked.
+            // A program that is being started right now may hold a copy of the descriptor until its exec. That must not keep the home
+            // locked.
             let _free = rustix::fs::flock(&file, rustix::fs::FlockOperation::Unlock);
         }
     }

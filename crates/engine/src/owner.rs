@@ -150,7 +150,8 @@ impl TableOwner {
     /// Puts a process into the table and has it supervised, if that is needed.
     fn insert(&mut self, facts: Facts, known: Known) {
         let id = facts.id();
-        // The disk may have refused the end of a process that was just read. Then only the live copy has it, which must outlive the keepers.
+        // The disk may have refused the end of a process that was just read. Then only the live copy has it, which must outlive the
+        // keepers.
         let is_supervised = !facts.phase.is_final() || matches!(known, Known::FromRecovery);
         self.table.insert(Arc::new(facts));
         if is_supervised {
@@ -306,8 +307,8 @@ impl TableOwner {
         crate::run_dir::leave_behind(&self.parts.sockets.dir());
         self.parts.own_home.release();
         if let Some(place) = self.parts.place.clone() {
-            // A keeper that leaves while the engine holds the lock leaves the cleanup to the engine. The keeper first writes that it leaves and then checks
-            // the lock. The engine first releases the lock and then checks what was written. So one of them always does it.
+            // A keeper that leaves while the engine holds the lock leaves the cleanup to the engine. The keeper first writes that it leaves
+            // and then checks the lock. The engine first releases the lock and then checks what was written. So one of them always does it.
             let leaves = |id: &ProcessId| Snapshot::read(&self.parts.home.process(*id)).is_ok_and(|meta| meta.has(flag::CLEAN));
             let all_leave = self.table.live().iter().all(leaves);
             let home = self.parts.home.clone();
@@ -316,7 +317,8 @@ impl TableOwner {
         self.parts.closing.set(Closing::Closed);
     }
 
-    /// The home was lost: nothing is written, removed or stopped. Its processes keep running. An engine that serves the directory later finds them.
+    /// The home was lost: nothing is written, removed or stopped. Its processes keep running. An engine that serves the directory later
+    /// finds them.
     async fn abandon(mut self) {
         tracing::error!(home = %self.parts.home.root.display(), "the state directory was removed or replaced: leaving");
         self.parts.closing.set(Closing::Stopping);

@@ -17,8 +17,8 @@ use std::process::Stdio;
 use std::sync::Mutex;
 use tokio::process::Child;
 
-/// A copy of the keeper in the home, named by its hash; or the installed program, if nothing in the home can be executed or the file size limit
-/// forbids the copy.
+/// A copy of the keeper in the home, named by its hash; or the installed program, if nothing in the home can be executed or the file size
+/// limit forbids the copy.
 #[derive(Debug, Clone)]
 pub(crate) struct KeeperCopy {
     pub(crate) path: PathBuf,
@@ -147,8 +147,8 @@ impl KeeperStarter {
         Ok(())
     }
 
-    /// The engine's log, as a keeper's standard error. A program that embeds the engine uses its own standard error for other things, and may wait
-    /// until it is closed.
+    /// The engine's log, as a keeper's standard error. A program that embeds the engine uses its own standard error for other things, and
+    /// may wait until it is closed.
     fn log(&self) -> Stdio {
         if self.stderr_is_log {
             return Stdio::inherit();

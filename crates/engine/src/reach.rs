@@ -10,12 +10,12 @@ use crate::{keepers, refuse};
 use outlast_core::Phase;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
-use outlast_wire::v1::keeper::Say;
+use outlast_wire::v1::keeper::KeeperReply;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a keeper is retried that holds its lock and does not answer. The limit is a time and not a count, because every new socket of any
-/// keeper leads to another try, and a keeper that was asked to listen again may wait for a busy machine.
+/// How long a keeper is retried that holds its lock and does not answer. The limit is a time and not a count, because every new socket of
+/// any keeper leads to another try, and a keeper that was asked to listen again may wait for a busy machine.
 const REACH_LIMIT: Duration = Duration::from_secs(20);
 /// How long keepers in another PID namespace are retried.
 const ELSEWHERE_LIMIT: Duration = Duration::from_secs(4);
@@ -82,9 +82,9 @@ pub(crate) fn unreachable(view: &ProcessView) -> Error {
 }
 
 /// The error for an unexpected answer of a keeper.
-pub(crate) fn unexpected(say: Say) -> Error {
+pub(crate) fn unexpected(say: KeeperReply) -> Error {
     match say {
-        Say::Refused { code: name, error } => {
+        KeeperReply::Refused { code: name, error } => {
             let hint = match name.as_str() {
                 code::INPUT_FULL => "the process does not read its input: try again later, or `outlast kill` it",
                 code::BAD_OFFSET => "`outlast poll` shows how many bytes were taken",

@@ -30,8 +30,8 @@ pub(crate) async fn forget(parts: &Arc<Parts>, view: &ProcessView) -> Result<(),
     task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
 }
 
-/// Before a process is removed, its end must be recorded: without its folder the next engine would take it for lost. If the disk refuses the record,
-/// the log is removed first, which the client asked for anyway and which may be what fills the disk.
+/// Before a process is removed, its end must be recorded: without its folder the next engine would take it for lost. If the disk refuses
+/// the record, the log is removed first, which the client asked for anyway and which may be what fills the disk.
 async fn make_room_for_end(parts: &Parts, id: ProcessId) -> Result<(), Error> {
     if !parts.intake.unsaved.has(id) {
         return Ok(());
@@ -57,9 +57,10 @@ async fn make_room_for_end(parts: &Parts, id: ProcessId) -> Result<(), Error> {
     ))
 }
 
-/// Removes folder and row, in this order. The folder is renamed first, in one step. If the engine dies after that, the next start finds the row
-/// of an ended process without a folder, and drops it. In the other order it would find a folder without a row, and take the process in again.
-/// So a failure after the rename is no error: the process is gone, and the next start removes the rest. After an error the folder is unchanged.
+/// Removes folder and row, in this order. The folder is renamed first, in one step. If the engine dies after that, the next start finds the
+/// row of an ended process without a folder, and drops it. In the other order it would find a folder without a row, and take the process in
+/// again. So a failure after the rename is no error: the process is gone, and the next start removes the rest. After an error the folder is
+/// unchanged.
 pub(crate) async fn remove(parts: &Parts, id: ProcessId) -> Result<(), Error> {
     let (dir, place, socket) = (parts.home.process(id), parts.place.clone(), parts.sockets.of(id));
     blocking(move || {

@@ -12,7 +12,8 @@ use outlast_text::{Cut, CutAt, Options, Redactor, head_chars, render, window_byt
 use outlast_wire::v1::{Event, Fate, LogPage, Page, Process};
 use std::io;
 
-/// How many bytes of a log's end are read for a list entry: room for a private key above the preview, and little enough for a thousand entries.
+/// How many bytes of a log's end are read for a list entry: room for a private key above the preview, and little enough for a thousand
+/// entries.
 const LIST_WINDOW: usize = 16 << 10;
 
 /// The end of a log, for readers.
@@ -311,7 +312,8 @@ pub(crate) fn process(
     info
 }
 
-/// The status. An orphan has no keeper that could be unreachable, whatever failed before its keepers died. An adopted process never had one.
+/// The status. An orphan has no keeper that could be unreachable, whatever failed before its keepers died. An adopted process never had
+/// one.
 fn word(facts: &Facts) -> &'static str {
     match &facts.phase {
         Phase::Orphaned { .. } if facts.detached => "adopted",
@@ -444,8 +446,8 @@ fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::R
     })
 }
 
-/// The gap that ends where a page begins, because its lines were requested, too. A client that continues at a byte has seen it with the page
-/// before, and lines that retention removed are reported by their number.
+/// The gap that ends where a page begins, because its lines were requested, too. A client that continues at a byte has seen it with the
+/// page before, and lines that retention removed are reported by their number.
 fn gap_before(log: &Log, byte: u64) -> io::Result<Option<Event>> {
     let extents = log.reader.extents(log.end, &log.gaps)?;
     let ends_here = extents.iter().find(|e| e.to == byte && e.missing.is_some_and(|why| why != GapWhy::Retention));

@@ -130,7 +130,8 @@ pub(crate) fn sweep(dir: &Path, has_keepers: impl Fn(ProcessId) -> bool) {
     }
 }
 
-/// Removes the directory if no keeper has its socket there, so that an engine that ends leaves nothing behind. The caller holds the home's lock.
+/// Removes the directory if no keeper has its socket there, so that an engine that ends leaves nothing behind. The caller holds the home's
+/// lock.
 pub(crate) fn leave_behind(dir: &Path) {
     let socket = std::fs::remove_file(dir.join(ENGINE));
     // If the directory lies in the home, the home stays: it is never empty.

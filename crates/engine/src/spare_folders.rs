@@ -31,7 +31,8 @@ impl SpareFolders {
         lock(&self.ready).pop()
     }
 
-    /// Starts a task that makes more folders if there are too few. If none can be made, a start makes its folder itself and reports the error.
+    /// Starts a task that makes more folders if there are too few. If none can be made, a start makes its folder itself and reports the
+    /// error.
     pub(crate) fn refill(self: &Arc<Self>) {
         if self.missing() < AHEAD / 2 {
             return;

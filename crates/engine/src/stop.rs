@@ -6,10 +6,10 @@ use crate::parts::Parts;
 use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::table::ProcessView;
 use crate::{final_record, orphan, refuse};
-use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Stop, StopWay, decide};
+use outlast_core::{Action, Ask, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Stop, StopWay, decide};
 use outlast_wire::code;
 use outlast_wire::v1::Error;
-use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::keeper::{KeeperReply, KeeperRequest};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -90,7 +90,7 @@ impl StopReport {
 pub(crate) async fn stop_one(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop) -> Result<StopReport, Error> {
     for _ in 0..TRIES {
         view.facts = parts.intake.look(view).await?.facts;
-        let said = match decide(&view.facts.phase, Wish::Kill(stop.clone()), false) {
+        let said = match decide(&view.facts.phase, Ask::Kill(stop.clone()), false) {
             Ok(Action::StopTree(stop)) => stop_kept(parts, view, stop).await,
             Ok(Action::StopOrphan(of, stop)) => return stop_orphan(parts, view, of, &stop).await,
             Ok(other) => return Err(refuse::fault(format!("a stop became {other:?}"))),
@@ -102,11 +102,11 @@ pub(crate) async fn stop_one(parts: &Arc<Parts>, view: &mut ProcessView, stop: &
             Err(refusal) => return Err(refuse::rule(&refusal)),
         };
         match said {
-            Ok(Some(Say::Stopped { seen_dead, survivors, unrecorded })) => {
+            Ok(Some(KeeperReply::Stopped { seen_dead, survivors, unrecorded })) => {
                 return stopped(view, stop, StopReport { seen_dead, unrecorded, unexamined: None }, &survivors).await;
             }
             // It ended before the stop reached it, or its keeper was replaced: look again.
-            Ok(Some(Say::AlreadyEnded)) => {
+            Ok(Some(KeeperReply::AlreadyEnded)) => {
                 let ended = tokio::time::timeout(RECORDING, view.until(Facts::is_over)).await;
                 ended.map_err(|_| unreachable(view))?;
             }
@@ -119,13 +119,13 @@ pub(crate) async fn stop_one(parts: &Arc<Parts>, view: &mut ProcessView, stop: &
 }
 
 /// Asks the keeper to stop the process. None if the keeper died before it answered; a stop can be repeated.
-async fn stop_kept(parts: &Arc<Parts>, view: &mut ProcessView, stop: Stop) -> Result<Option<Say>, Error> {
+async fn stop_kept(parts: &Arc<Parts>, view: &mut ProcessView, stop: Stop) -> Result<Option<KeeperReply>, Error> {
     let mut link = match parts.reach.keeper(view).await {
         Ok(link) => link,
         Err(NoKeeper::Over) => return Ok(None),
         Err(NoKeeper::Refused(error)) => return Err(error),
     };
-    Ok(link.ask(Ask::Stop { stop }).await.ok())
+    Ok(link.ask(KeeperRequest::Stop { stop }).await.ok())
 }
 
 async fn stopped(view: &mut ProcessView, stop: &Stop, done: StopReport, survivors: &[u32]) -> Result<StopReport, Error> {

@@ -12,7 +12,7 @@ use crate::{final_record, orphan, refuse};
 use outlast_core::{Phase, ProcessId, Stop, StopWay};
 use outlast_store::meta::Snapshot;
 use outlast_store::os::{boot_id, is_alive};
-use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::keeper::{KeeperReply, KeeperRequest};
 use outlast_wire::v1::{Error, StoppedLeft};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,14 +32,14 @@ pub(crate) async fn stop_left(parts: &Arc<Parts>, view: &mut ProcessView, stop: 
         };
         // Before each request: if the keeper is killed, the next one does not know what the first has stopped.
         seen.extend(named_members(parts, view).await?);
-        match keeper.ask(Ask::StopLeft { stop: stop.clone() }).await {
-            Ok(Say::Stopped { survivors, unrecorded, .. }) if survivors.is_empty() => {
+        match keeper.ask(KeeperRequest::StopLeft { stop: stop.clone() }).await {
+            Ok(KeeperReply::Stopped { survivors, unrecorded, .. }) if survivors.is_empty() => {
                 let unrecorded = unrecorded.map(|why| format!("the stop could not be recorded: {why}"));
                 return Ok(stopped(parts, view, stop, seen, unrecorded).await);
             }
-            Ok(Say::Stopped { survivors, .. }) => return Err(survived(view, &survivors)),
+            Ok(KeeperReply::Stopped { survivors, .. }) => return Err(survived(view, &survivors)),
             // A keeper of an earlier version does not know the request.
-            Ok(Say::Refused { .. }) => return without_keeper(parts, view, stop, seen).await,
+            Ok(KeeperReply::Refused { .. }) => return without_keeper(parts, view, stop, seen).await,
             Ok(other) => return Err(unexpected(other)),
             // The keeper died or left before it answered. A stop can be repeated.
             Err(_) => {}
@@ -61,7 +61,8 @@ pub(crate) async fn stop_left_of_all(
     .await
 }
 
-/// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of which it is a copy.
+/// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of
+/// which it is a copy.
 async fn connect(parts: &Arc<Parts>, view: &ProcessView) -> Option<Link> {
     let dir = view.dir.clone();
     let has_keeper = blocking(move || has_keeper(&dir)).await.unwrap_or(false);

@@ -1,5 +1,5 @@
-//! One task for each process that is not over. It connects to the keeper and waits for news. If there was no keeper it starts one, and if the
-//! keepers are dead it finds out what became of the command.
+//! One task for each process that is not over. It connects to the keeper and waits for news. If there was no keeper it starts one, and if
+//! the keepers are dead it finds out what became of the command.
 
 use crate::disk::{AGAIN, blocking};
 use crate::facts::{self, Facts, FolderLook};
@@ -245,9 +245,9 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Asks the pump for the live copy of `meta`, which this engine may not open through `/proc`: the keepers may do more than it may.
-    /// It asks on a connection of its own, so that no news is lost behind the answer. Without the live copy the file says the same, up to a
-    /// second later.
+    /// Asks the pump for the live copy of `meta`, which this engine may not open through `/proc`: the keepers may do more than it may. It
+    /// asks on a connection of its own, so that no news is lost while it reads the answer. Without the live copy the file says the same, up
+    /// to a second later.
     async fn ask_for_image(&self) {
         let parts = &self.parts;
         let passed = async {

@@ -353,8 +353,8 @@ impl Table {
         self.live.iter().any(|id| self.entry(*id).is_none_or(|e| e.facts.phase == Phase::Accepted))
     }
 
-    /// The processes that end with an engine that this owner stops. A process of another owner that was started after the stop was allowed keeps
-    /// running.
+    /// The processes that end with an engine that this owner stops. A process of another owner that was started after the stop was allowed
+    /// keeps running.
     pub(crate) fn doomed(&self, by: &Owner) -> Vec<ProcessView> {
         let is_doomed = |id: &&ProcessId| {
             self.entry(**id).is_some_and(|e| {

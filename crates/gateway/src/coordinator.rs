@@ -8,107 +8,55 @@
 mod agent;
 mod ask;
 mod batch;
+mod choice;
+mod drain;
 mod ended;
 mod follow;
 mod guard;
+mod input;
+mod leave;
 mod live;
+mod marks;
+mod notices;
 mod read;
+mod refusal;
 mod reset;
 mod start;
 
-pub(crate) use agent::{driver_attempt, known_agents};
-pub(crate) use ask::not_found;
-pub(crate) use batch::Batch;
-pub(crate) use follow::{FollowAsked, Followed, WaitingEvent};
+pub(crate) use agent::driver_attempt;
+pub(crate) use choice::known_agents;
+pub(crate) use input::{ChatAnswer, FollowAsked, Followed, Gateway, Input, WaitingEvent};
 pub(crate) use live::Live;
+pub(crate) use marks::FoundAttempts;
 pub(crate) use read::Reading;
+pub(crate) use refusal::{ending, not_found, refusal};
 
-use crate::owner::Asker;
+use crate::exit::Exit;
 use crate::rules::breaker::Breaker;
-use crate::rules::conversation::{Effect, TurnId};
-use crate::rules::reset::LiveProcesses;
+use crate::rules::change::Effect;
 use crate::settings::GatewaySettings;
-use crate::shutdown::{Drain, Exit};
-use crate::store::{Loaded, Store, StoreError};
-use batch::Deed;
+use crate::store::{Loaded, Store};
+use batch::{Batch, Deed};
+use drain::Drain;
 use follow::{Follower, TurnWaiter};
-use outlast_agents::{AgentEvent, AgentNews, AgentPlace};
-use outlast_client::{Client, Notices};
+use outlast_agents::{AgentNews, AgentPlace};
+use outlast_client::Client;
 use outlast_core::Time;
-use outlast_wire::code;
-use outlast_wire::v1::chat::{Accepted, Changed, ChatRequest, Conversations, GatewayStatus, Opened, Part, Shown, TurnInfo};
-use outlast_wire::v1::{Done, Error, ErrorKind};
 use reset::Held;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How many inputs may wait for the coordinator. Those who have more wait.
+/// How many inputs may wait for the coordinator. Senders of more wait.
 const MAX_WAITING_INPUTS: usize = 1024;
 /// How many inputs share one commit.
 const MAX_INPUTS_PER_COMMIT: usize = 64;
 /// How long after a failed commit what agents and the engine reported is taken in again: a full disk is not freed sooner.
 const COMMIT_RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The longest sleep of the coordinator. Times on the wall clock may be stepped meanwhile, and no descriptor tells.
+/// The longest sleep of the coordinator. The wall clock may be stepped meanwhile, and there is no descriptor for that.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
-
-/// What the coordinator is told.
-pub(crate) enum Input {
-    /// A client asks something.
-    Ask { request: ChatRequest, by: Asker, to: AnswerTo },
-    /// A client wants to follow a conversation.
-    Follow { asked: FollowAsked, by: Asker, to: oneshot::Sender<Result<Followed, Error>> },
-    /// A client has left.
-    Left { follower: u64 },
-    /// A follower wants the next page of parts.
-    Parts { key: String, after: u64, upto: u64, to: oneshot::Sender<Result<Vec<Part>, Error>> },
-    /// An agent reports.
-    Agent { key: String, actor: u64, event: Box<AgentEvent> },
-    /// The driver of an agent ended without a word.
-    ActorOver { key: String, actor: u64 },
-    /// An agent could not be started at all.
-    CannotStart { key: String, head: TurnId, attempt: u32, why: String },
-    /// These sessions have notices that can be taken.
-    NoticesOpen { sessions: Vec<String>, connection: u64 },
-    /// The connection to the engine broke.
-    EngineLost,
-    /// Notices were leased, or could not be.
-    Taken { key: String, generation: String, connection: u64, taken: Result<Notices, String> },
-    /// The engine answered an acknowledgement with `ok`.
-    Acknowledged { key: String, event_ids: Vec<String> },
-    /// The engine said what runs in the session of a conversation, or did not answer.
-    LookedUp { key: String, processes: LiveProcesses },
-    /// SIGTERM or SIGINT.
-    Signal(crate::shutdown::StopSignal),
-    /// Look again at what may start.
-    Look,
-}
-
-/// Where the answer to a request goes.
-pub(crate) type AnswerTo = oneshot::Sender<Result<ChatAnswer, Error>>;
-
-/// What a request is answered with.
-#[derive(Debug, Clone, Serialize)]
-#[serde(untagged)]
-pub(crate) enum ChatAnswer {
-    Opened(Box<Opened>),
-    Accepted(Accepted),
-    Changed(Changed),
-    Done(Done),
-    Conversations(Conversations),
-    Shown(Box<Shown>),
-    Turn(Box<TurnInfo>),
-    Status(Box<GatewayStatus>),
-}
-
-/// A way to the coordinator.
-#[derive(Clone)]
-pub(crate) struct Gateway {
-    pub(crate) inputs: mpsc::Sender<Input>,
-}
 
 /// What the coordinator is made of.
 pub(crate) struct Parts {
@@ -136,7 +84,7 @@ pub(crate) struct Coordinator {
     pub(crate) due: BTreeSet<String>,
     followers: Vec<Follower>,
     waiters: Vec<TurnWaiter>,
-    /// Requests that wait until the engine has said what runs in the session of their conversation.
+    /// Requests that wait for the engine's list of what runs in the session of their conversation.
     held: BTreeMap<String, Vec<Held>>,
     pub(crate) next_turn: i64,
     next_part: u64,
@@ -156,9 +104,9 @@ pub(crate) struct Coordinator {
     notes: Vec<String>,
     /// Conversations whose row cannot be read.
     unreadable: BTreeSet<String>,
-    /// Sessions with open notices that had no conversation here when the engine told of them.
+    /// Sessions with open notices that had no conversation here when the engine reported them.
     pub(crate) not_ours: BTreeSet<String>,
-    /// The words that settle notices, until they are acknowledged.
+    /// The lease tokens of notices, until they are acknowledged.
     pub(crate) leases: BTreeMap<String, Option<String>>,
 }
 
@@ -201,7 +149,7 @@ impl Coordinator {
         (coordinator, gateway)
     }
 
-    /// Serves until it is told to end, or has had nothing to do for long enough.
+    /// Serves until it is asked to end, or has had nothing to do for long enough.
     pub(crate) async fn serve(&mut self) -> Exit {
         self.due.extend(self.chats.keys().cloned());
         self.pending.push_back(Input::Look);
@@ -265,7 +213,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes note of agents that are gone, at the end of the gateway. Whoever asks is told to ask the next one.
+    /// Notes agents that are gone, at the end of the gateway. Clients are asked to try the next gateway.
     pub(crate) fn note_gone(&mut self, input: Input) {
         let (key, actor) = match input {
             Input::Agent { key, actor, event } if matches!(event.what, AgentNews::Gone { .. }) => (key, actor),
@@ -319,7 +267,7 @@ impl Coordinator {
         }
     }
 
-    /// When something is due that no input tells of.
+    /// The next time at which something is due without an input.
     fn next_wake(&self) -> Instant {
         let longest = Instant::now() + MAX_SLEEP;
         let now = now();
@@ -392,18 +340,4 @@ pub(crate) fn later(at: Time, by: Duration) -> Time {
 /// How long until then. A time that has passed is now.
 fn until(at: Time, now: Time) -> Duration {
     Duration::from_micros(u64::try_from(at.micros().saturating_sub(now.micros())).unwrap_or(0))
-}
-
-/// Told to whoever asks a gateway that is ending.
-pub(crate) fn ending() -> Error {
-    Error::new(ErrorKind::Unavailable, code::STOPPING, "the gateway is ending", "ask again: the next gateway answers")
-}
-
-pub(crate) fn refusal(code: &str, what: impl Into<String>, hint: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Refusal, code, what, hint)
-}
-
-fn store_failed(error: &StoreError) -> Error {
-    tracing::error!(%error, "the memory of the gateway cannot be used");
-    Error::new(ErrorKind::Unavailable, code::UNAVAILABLE, error.to_string(), "is the disk full? `outlast doctor` looks at it")
 }

@@ -1,6 +1,6 @@
 //! Conversations that survive restarts: the program `outlast-gateway` without its command line.
 //!
-//! [`run`] takes the lock of a home, marks what an earlier gateway left interrupted, listens, and serves until it is told to end or has nothing to do. One task,
+//! [`run`] takes the lock of a home, marks what an earlier gateway left interrupted, listens, and serves until it is asked to end or has nothing to do. One task,
 //! the coordinator, owns all conversations; the socket server and the drivers of agents send it messages.
 //!
 //! A **conversation** has a key and generations. A **turn** answers one message or one notice. An **attempt** is one start of a turn. The
@@ -10,12 +10,12 @@
 //!
 //! 1. Look up the event's cause in the table `turn`. If it is known, put its row into `known_as`: finished turns are not kept in memory.
 //! 2. Gather what the event carries: a new [`TurnId`](rules::conversation::TurnId), whether the agent has the prompt, the facts of a reset.
-//! 3. Call [`conversation::apply`](rules::conversation::apply) with a clone. It cannot fail; an event that does not fit changes nothing.
+//! 3. Call [`change::apply`](rules::change::apply) with a clone. It cannot fail; an event that does not fit changes nothing.
 //! 4. Commit the difference between the two conversations as one transaction: the row, and every turn that differs. A turn that is finished
 //!    keeps its columns `attempt`, `interrupt_reason` and `interrupted_at`. Parts of a reply belong to the same transaction.
 //! 5. Replace the conversation, and call [`forget_finished`](rules::conversation::Conversation::forget_finished). If the commit fails, keep
 //!    the old conversation and carry out nothing.
-//! 6. Carry out the effects, in their order. A crash may lose each of them; [`Effect`](rules::conversation::Effect) says what repairs it.
+//! 6. Carry out the effects, in their order. A crash may lose each of them; [`Effect`](rules::change::Effect) says what repairs it.
 //! 7. Ask [`next`](rules::queue::next).
 //!
 //! Several events may share a commit, if their effects are carried out after it: a notice and its start do, and the marks of all
@@ -25,7 +25,7 @@
 //!
 //! [`next`](rules::queue::next) is asked after each event, when an agent becomes free, when the engine reports notices, when a channel
 //! connects or the owner's rights change, and at the time that `WaitUntil` named. `Start` is applied as
-//! [`Event::Start`](rules::conversation::Event::Start) and committed before the prompt is sent. For `TakeNotices` each notice is applied,
+//! [`Event::Start`](rules::change::Event::Start) and committed before the prompt is sent. For `TakeNotices` each notice is applied,
 //! then `next` is asked again, and all of that is one commit. `WaitForPerson` is shown once as
 //! [`Line::Waiting`](rules::text::Line::Waiting); it does not keep the gateway alive, and neither does `Nothing`. `WaitUntil` becomes a
 //! barrier in the engine when the gateway exits.
@@ -50,24 +50,27 @@
 #![forbid(unsafe_code)]
 
 mod coordinator;
-mod notices;
+mod exit;
+mod lock;
+mod notice_feed;
 mod owner;
 mod points;
 mod read;
 pub mod rules;
 mod serve;
 mod settings;
-mod shutdown;
 mod startup;
 mod store;
 
+pub use exit::{EXIT_CONFIGURATION, EXIT_RESTART, EXIT_UNASKED};
+pub use lock::{StopOfRestarts, stop_restarts};
 pub use read::{ReadAnswer, ReadRequest, is_taken, read};
 pub use rules::shown::NoticeMode;
 pub use settings::{AgentLimits, AgentPermission, AgentSettings, DEFAULT_DRAIN_TIMEOUT, DEFAULT_IDLE_EXIT, GatewaySettings};
-pub use shutdown::{EXIT_CONFIGURATION, EXIT_RESTART, EXIT_UNASKED, StopOfRestarts, stop_restarts};
 
 use coordinator::{Gateway, Input};
-use shutdown::{GatewayLock, LockWord, StopSignal};
+use exit::StopSignal;
+use lock::{GatewayLock, LockWord};
 use startup::StartError;
 use std::path::Path;
 use std::sync::Arc;
@@ -82,7 +85,7 @@ const START_END_LIMIT: Duration = Duration::from_secs(3);
 /// How long a write to a disk that hangs may keep the program at its end.
 const RUNTIME_END_LIMIT: Duration = Duration::from_secs(1);
 
-/// Notes where the PATH of a person has an agent, so that gateways with another PATH find it. An agent that is not known by name is none to note.
+/// Notes where the PATH of a person has an agent, so that gateways with another PATH find it. Unknown names are ignored.
 pub fn remember_agent(home: &std::path::Path, name: &str, path: &std::ffi::OsStr) {
     if let Ok(agent) = name.parse() {
         outlast_agents::remember_agent(agent, path, &coordinator::known_agents(home));
@@ -114,7 +117,7 @@ pub struct RunError {
     pub code: i32,
 }
 
-/// Is the gateway of a home until it is told to end, or has nothing to do. `ready` is called once clients can connect.
+/// Runs the gateway of a home until it is asked to end, or has nothing to do. `ready` is called once clients can connect.
 ///
 /// # Errors
 ///
@@ -143,14 +146,14 @@ fn exit_code(error: &StartError) -> i32 {
     }
 }
 
-/// Looks at the memory of a home whose gateway does not run: every row that cannot be read, in a sentence each. Nothing if a gateway runs, which knows itself.
+/// Looks at the database of a home whose gateway does not run: every row that cannot be read, in a sentence each. Empty if a gateway runs: it reports them itself.
 ///
 /// # Errors
 ///
 /// If a gateway of this build could not be started with it.
 pub fn check(home: &Path) -> Result<Vec<String>, RunError> {
     let path = home.join("gateway.lock");
-    let looked = match shutdown::look_at_lock(&path) {
+    let looked = match lock::look_at_lock(&path) {
         Ok(Some(_held)) => SqliteStore::look(&home.join("gateway.db")).map_err(StartError::from),
         Ok(None) => Ok(Vec::new()),
         Err(error) => Err(StartError::file("look at", &path)(error)),
@@ -180,13 +183,13 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
     points::reach("gateway.at_work");
     let starting = async {
         let (coordinator, gateway) = startup::start(settings).await?;
-        let serving = notices::Serving::begin(&coordinator.engine).await?;
+        let serving = notice_feed::Serving::begin(&coordinator.engine).await?;
         Ok::<_, StartError>((coordinator, gateway, serving))
     };
     tokio::pin!(starting);
     let (started, early) = tokio::select! {
         started = &mut starting => (started?, None),
-        // The engine may not answer, and agents may take long to stop. No client was told that this gateway serves.
+        // The engine may not answer, and agents may take long to stop. No client knows of this gateway yet.
         signal = signals.next() => match tokio::time::timeout(START_END_LIMIT, starting).await {
             Ok(started) => (started?, Some(signal)),
             Err(_) => {
@@ -216,7 +219,7 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
     let word = coordinator.leave(exit).await;
     points::reach("gateway.before_word");
     lock.say(word).map_err(StartError::file("write", &path))?;
-    // Connections end last, so that whoever waits for the end finds the lock free.
+    // Connections end last, so that a client that waits for the end finds the lock free.
     drop(lock);
     listening.abort();
     signalled.abort();

@@ -1,8 +1,8 @@
-//! Whose a conversation is, and whether that user may still speak.
+//! The owner of a conversation, and whether that user may still speak.
 //!
 //! The owner is the user who wrote last, by the user id of the socket's other end. Only the user of the home and root can reach the socket, so the rule has no
-//! list of its own: whoever may connect may speak. It matters when nobody is connected. If a home was given to another user, what its conversations still owe
-//! the user before is not started for them: a message of the new user makes the conversation theirs.
+//! list of its own: a user who may connect may speak. It matters when no user is connected. If a home was given to another user, turns that the previous user
+//! left are not started: a message of the new user makes the conversation theirs.
 //!
 //! Decision 230: docs/decisions/gateway.md.
 
@@ -11,7 +11,7 @@ use crate::rules::queue::OwnerCheck;
 /// The user id of root.
 const ROOT: u32 = 0;
 
-/// A user, by the id that the kernel tells of the other end of a connection.
+/// A user, by the id that the kernel reports for the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UserId(pub(crate) u32);
 
@@ -72,6 +72,6 @@ mod tests {
             assert_eq!(check(stored, home_user), checked, "{stored:?}");
         }
         assert_eq!(check(Some(&UserId(7).stored()), UserId(7)), OwnerCheck::MaySpeak);
-        assert_eq!(check(Some("1000"), UserId(0)), OwnerCheck::MayNotSpeak, "root's home is not everybody's");
+        assert_eq!(check(Some("1000"), UserId(0)), OwnerCheck::MayNotSpeak, "root's home is not open to all users");
     }
 }

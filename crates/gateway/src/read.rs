@@ -5,7 +5,7 @@
 use crate::coordinator::{Live, Reading, not_found};
 use crate::startup::StartError;
 use crate::store::{SqliteStore, Store};
-use crate::{RunError, shutdown};
+use crate::{RunError, lock};
 use outlast_wire::v1::Error;
 use outlast_wire::v1::chat::{Conversations, Part, Shown};
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub enum ReadRequest {
         /// The generation.
         generation: Option<u64>,
     },
-    /// Everything that was said in a conversation.
+    /// Every part of a conversation.
     Parts {
         /// Its key.
         key: String,
@@ -44,7 +44,7 @@ pub enum ReadAnswer {
     Parts(Vec<Part>),
     /// It is refused.
     Refused(Error),
-    /// A gateway runs by now, or is being started: ask it.
+    /// A gateway runs, or is being started: ask it.
     Taken,
 }
 
@@ -54,7 +54,7 @@ pub enum ReadAnswer {
 ///
 /// If the locks cannot be looked at.
 pub fn is_taken(home: &Path) -> io::Result<bool> {
-    Ok(shutdown::is_being_started(home)? || shutdown::is_held(home)?)
+    Ok(lock::is_being_started(home)? || lock::is_held(home)?)
 }
 
 /// Reads from the files of a home whose gateway does not run, for a client that speaks for `session`. A gateway that starts meanwhile waits until this returns.
@@ -63,14 +63,14 @@ pub fn is_taken(home: &Path) -> io::Result<bool> {
 ///
 /// If a gateway of this build could not be started with these files.
 pub fn read(home: &Path, request: &ReadRequest, session: Option<&str>) -> Result<ReadAnswer, RunError> {
-    let lock = home.join("gateway.lock");
-    if shutdown::is_being_started(home).map_err(StartError::file("look at the locks in", home))? {
+    let lock_file = home.join("gateway.lock");
+    if lock::is_being_started(home).map_err(StartError::file("look at the locks in", home))? {
         return Ok(ReadAnswer::Taken);
     }
-    let answer = match shutdown::look_at_lock(&lock) {
+    let answer = match lock::look_at_lock(&lock_file) {
         Ok(Some(_held)) => read_files(home, request, session),
         Ok(None) => Ok(ReadAnswer::Taken),
-        Err(error) => Err(StartError::file("look at", &lock)(error)),
+        Err(error) => Err(StartError::file("look at", &lock_file)(error)),
     };
     answer.map_err(RunError::from)
 }

@@ -3,12 +3,14 @@
 //! Each event is applied with one call and committed as one transaction. The [crate] page says how the coordinator uses them.
 
 pub mod breaker;
+pub mod change;
 pub mod conversation;
 pub mod key;
 pub mod note;
 pub mod queue;
 pub mod reset;
 pub mod shown;
+pub mod step;
 pub mod text;
 pub mod turn;
 

@@ -21,17 +21,17 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// How many requests of one connection may be under way.
 const MAX_UNDER_WAY: usize = 256;
-/// How many frames may wait to be sent. Those who have more wait.
+/// How many frames may wait to be sent. Senders of more wait.
 const MAX_OUTGOING: usize = 16;
 /// How many connections there may be. Each person has a few terminals, and scripts come and go.
 const MAX_CONNECTIONS: usize = 512;
-/// How many more are told so before newcomers are turned away without a word.
+/// How many more are answered with a refusal. Further ones are closed without an answer.
 const MAX_TURNED_AWAY: usize = 64;
 /// How long a client may take to say hello. It is local, and does so before anything else.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// How often it is looked whether the socket is still where clients look for it.
 const SOCKET_CHECK_PERIOD: Duration = Duration::from_secs(10);
-/// How long to wait after an error of `accept` that stays for a while. No descriptor tells when there is a free one again.
+/// How long to wait after an error of `accept` that stays for a while. There is no descriptor to wait on for a free one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The socket of the gateway.
@@ -81,7 +81,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Lets clients in until the gateway is closing. Those who are connected stay until this is dropped.
+/// Accepts clients until the gateway is closing. Connected ones stay until this is dropped.
 pub(crate) async fn listen(mut listener: Listener, home: PathBuf, gateway: Gateway, mut closing: tokio::sync::watch::Receiver<bool>) {
     let home = Arc::new(home);
     let (mut connections, mut turned_away) = (JoinSet::new(), JoinSet::new());
@@ -101,7 +101,7 @@ pub(crate) async fn listen(mut listener: Listener, home: PathBuf, gateway: Gatew
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             Some(_) = turned_away.join_next(), if !turned_away.is_empty() => {}
-            // No descriptor tells that a directory above was moved.
+            // There is no descriptor that reports the move of a directory above.
             () = tokio::time::sleep(SOCKET_CHECK_PERIOD) => {
                 if !listener.is_there(&home) {
                     tracing::warn!(path = %listener.path.display(), "the socket is gone");
@@ -148,7 +148,7 @@ fn greet(stream: UnixStream, user: UserId, home: &Arc<PathBuf>, gateway: &Gatewa
     });
 }
 
-/// Tells a client that there is no room for it. If it says no hello, it is left without an answer.
+/// Refuses a client for which there is no room. If it sends no hello, it gets no answer.
 async fn turn_away(stream: UnixStream) -> io::Result<()> {
     tracing::warn!(MAX_CONNECTIONS, "a client was turned away, because too many are connected");
     let (mut from, mut to) = socket::halves(stream.into_std()?)?;

@@ -1,4 +1,4 @@
-//! What the program that runs a gateway tells it.
+//! The settings of a gateway. The program that runs it fills them in.
 
 use crate::rules::conversation::BusyMode;
 use crate::rules::reset::ResetPolicies;
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 /// How long turns may take to finish when a gateway is stopped, unless configured otherwise.
 pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// After so long without work a gateway exits, unless configured otherwise.
+/// How long a gateway without work runs on, unless configured otherwise.
 pub const DEFAULT_IDLE_EXIT: Duration = Duration::from_secs(600);
 
 /// How a gateway runs.
 #[derive(Debug, Clone)]
 pub struct GatewaySettings {
-    /// The home.
+    /// The directory with the state of engine and gateway.
     pub home: PathBuf,
     /// The `outlast` program, which starts an engine where none runs.
     pub outlast: PathBuf,
@@ -31,7 +31,7 @@ pub struct GatewaySettings {
     pub path: OsString,
     /// How long turns may take to finish when the gateway is stopped.
     pub drain_timeout: Duration,
-    /// After so long without work it exits. Zero: never.
+    /// After this time without work it exits. Zero: never.
     pub idle_exit: Duration,
     /// Whether a service manager starts it again, and the engine only if that does not.
     pub is_service: bool,
@@ -51,9 +51,9 @@ pub struct GatewaySettings {
     pub agents: BTreeMap<String, AgentSettings>,
     /// How long agents may take.
     pub limits: AgentLimits,
-    /// It was not a person who started it, so it ends at once if a person stopped the one before.
+    /// It was started by a program, so it ends at once if a person stopped the previous one.
     pub unless_stopped: bool,
-    /// Where tests hold it.
+    /// The directory of test points, for tests.
     pub test_points: Option<PathBuf>,
 }
 

@@ -1,13 +1,13 @@
 //! The start of a gateway: lock, agents of an earlier run, one commit for every turn that was running, the breaker.
 
-use crate::coordinator::{Coordinator, Gateway, Live, Parts, driver_attempt, now};
+use crate::coordinator::{Coordinator, FoundAttempts, Gateway, Live, Parts, driver_attempt, now};
 use crate::rules::breaker::{BREAKER_STARTS, RunStart, judge};
 use crate::rules::turn::Turn;
 use crate::settings::GatewaySettings;
 use crate::store::{SqliteStore, Store, StoreError};
 use outlast_agents::{AgentPlace, Attempt, FoundAttempt, running_agents, stop_agents_but, stop_agents_of};
 use outlast_client::{Client, ClientError, Connect};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl StartError {
     }
 }
 
-/// Reads what is remembered, stops agents of an earlier run, and marks what was interrupted. Nothing is guessed: killed in between, the next start does the
-/// same and counts nothing twice.
+/// Reads the database, stops agents of an earlier run, and marks interrupted turns. If it is killed half-way, the next start does the same and counts nothing
+/// twice.
 pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator, Gateway), StartError> {
     let mut store = SqliteStore::open(&settings.home.join("gateway.db"))?;
     let loaded = store.load()?;
@@ -59,20 +59,11 @@ pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator
     Ok((coordinator, gateway))
 }
 
-/// What became of attempts that an earlier run left running, by the key of the conversation.
-#[derive(Default)]
-pub(crate) struct FoundAttempts {
-    /// Their processes are there.
-    pub(crate) held: BTreeSet<String>,
-    /// They have no process, and the engine may be about to start it.
-    pub(crate) not_started: BTreeMap<String, Attempt>,
-}
-
 async fn found_attempts(coordinator: &Coordinator) -> Result<FoundAttempts, ClientError> {
     let mut found = FoundAttempts::default();
     for (key, live) in &coordinator.chats {
         let Some((attempt, choice)) = running_attempt(live).zip(live.chat.agent.as_ref()) else { continue };
-        // A driver that cannot be made has no process that could be followed.
+        // Without a driver there is no process to follow.
         let Ok(driver) = coordinator.driver(key, &live.conversation.generation.name(), choice) else { continue };
         match driver.find(key, &attempt).await? {
             FoundAttempt::Held => _ = found.held.insert(key.clone()),
@@ -94,7 +85,7 @@ async fn stop_others(engine: &Client, found: &FoundAttempts) -> Result<(), Clien
     let keys: BTreeSet<String> = running_agents(engine).await?.into_iter().map(|agent| agent.key).collect();
     for key in keys.difference(&found.held) {
         let stopped = match found.not_started.get(key) {
-            // It came up in this moment, and the next attempt follows it.
+            // Its process has just been started, and the next attempt follows it.
             Some(attempt) => stop_agents_but(engine, key, attempt).await?,
             None => stop_agents_of(engine, key).await?,
         };

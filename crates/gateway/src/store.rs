@@ -1,4 +1,4 @@
-//! What the gateway remembers: one narrow trait, and SQLite behind it.
+//! The database of a gateway: one narrow trait, implemented with SQLite.
 //!
 //! The coordinator is the only writer. It gives every row its id, so a store only keeps what it is given, and enforces what must never be: two turns for one
 //! cause, two current generations of a key, two running turns in one conversation.
@@ -19,9 +19,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The memory of a gateway. Written so that a database on another machine can be behind it: a commit is one transaction, and reads are by key and id.
+/// The database of a gateway. A database on another machine could implement it: a commit is one transaction, and reads are by key and id.
 pub(crate) trait Store: Send {
-    /// The current generation of every conversation with its open turns. What cannot be read is left out and named.
+    /// The current generation of every conversation with its open turns. Unreadable rows are left out and named.
     fn load(&mut self) -> Result<Loaded, StoreError>;
 
     /// Writes all of it in one transaction, or nothing.
@@ -48,10 +48,10 @@ pub(crate) trait Store: Send {
     /// The ids of the last turns of a generation, newest first, at most `limit`.
     fn turn_ids(&self, key: &str, generation: u32, limit: usize) -> Result<Vec<TurnId>, StoreError>;
 
-    /// The parts of a conversation behind `after` and up to `upto`, oldest first, at most `limit`; fewer if they are long.
+    /// The parts of a conversation after `after` and up to `upto`, oldest first, at most `limit`; fewer if they are long.
     fn parts(&self, key: &str, after: u64, upto: u64, limit: usize) -> Result<Vec<Part>, StoreError>;
 
-    /// The id of the part that is `count` parts before the one behind `after`: where to begin for a reader who wants some context.
+    /// The id of the part that is `count` parts before the one after `after`: where to begin for a reader who wants some context.
     fn part_before(&self, key: &str, after: u64, count: u32) -> Result<u64, StoreError>;
 
     /// The last part of a conversation.
@@ -156,7 +156,7 @@ pub(crate) struct TurnRecord {
     pub(crate) turn: Turn,
     /// How often it was started; kept when it is finished.
     pub(crate) attempt: u32,
-    /// How often it was started, starts that were taken back included: the number of a start is part of its name for the driver. It is used twice only if the first
+    /// How often it was started, starts that were withdrawn included: the number of a start is part of its name for the driver. It is used twice only if the first
     /// gateway died before there was a process of that name.
     pub(crate) starts: u32,
     pub(crate) head: TurnId,
@@ -192,7 +192,7 @@ impl TurnBody {
     }
 }
 
-/// Why the memory cannot be used.
+/// Why the database cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     #[error("cannot use {}: {what}", path.display())]

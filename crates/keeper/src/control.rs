@@ -1,7 +1,7 @@
 //! The control socket: connections, incoming requests, outgoing messages.
 
 use outlast_wire::frame::{self, Frame, Splitter};
-use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
+use outlast_wire::v1::keeper::{FromKeeper, KeeperReply, KeeperRequest, ToKeeper};
 use outlast_wire::{OLDEST, VERSION, code};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -40,7 +40,7 @@ pub(crate) struct Conn {
 #[derive(Debug)]
 pub(crate) enum Came {
     /// A request.
-    Ask { conn: u64, id: u64, ask: Ask },
+    KeeperRequest { conn: u64, id: u64, ask: KeeperRequest },
     /// Bytes for a request.
     Bytes { conn: u64, of: u64, bytes: Vec<u8> },
 }
@@ -109,8 +109,8 @@ impl Control {
                 Ok(None) => break,
                 Ok(Some(Frame::Raw { of, bytes })) => came.push(Came::Bytes { conn, of, bytes }),
                 Ok(Some(Frame::Json(json))) => match serde_json::from_slice::<ToKeeper>(&json) {
-                    Ok(ToKeeper { id, ask: Ask::Hello { version, listener } }) => c.greet(id, version, listener),
-                    Ok(ToKeeper { id, ask }) if c.greeted => came.push(Came::Ask { conn, id, ask }),
+                    Ok(ToKeeper { id, ask: KeeperRequest::Hello { version, listener } }) => c.greet(id, version, listener),
+                    Ok(ToKeeper { id, ask }) if c.greeted => came.push(Came::KeeperRequest { conn, id, ask }),
                     Ok(ToKeeper { id, .. }) => c.refuse(id, code::BAD_REQUEST, "say hello first"),
                     Err(e) => {
                         // The number of the request may still be readable. A newer engine then learns that this keeper is too old
@@ -130,7 +130,7 @@ impl Control {
     }
 
     /// Sends a message on one connection.
-    pub(crate) fn say(&mut self, conn: u64, of: Option<u64>, say: Say) {
+    pub(crate) fn say(&mut self, conn: u64, of: Option<u64>, say: KeeperReply) {
         if let Some(c) = self.conns.iter_mut().find(|c| c.id == conn) {
             c.say(of, say);
         }
@@ -146,7 +146,7 @@ impl Control {
     /// Tells every engine that the folder has changed.
     pub(crate) fn news(&mut self) {
         for c in self.conns.iter_mut().filter(|c| c.listener) {
-            c.say(None, Say::News);
+            c.say(None, KeeperReply::News);
         }
     }
 
@@ -185,14 +185,14 @@ impl Conn {
         }
         self.greeted = true;
         self.listener = listener;
-        self.say(Some(id), Say::Hello { version: version.min(VERSION), program: env!("CARGO_PKG_VERSION").to_owned() });
+        self.say(Some(id), KeeperReply::Hello { version: version.min(VERSION), program: env!("CARGO_PKG_VERSION").to_owned() });
     }
 
     pub(crate) fn refuse(&mut self, id: u64, code: &str, error: &str) {
-        self.say(Some(id), Say::Refused { code: code.to_owned(), error: error.to_owned() });
+        self.say(Some(id), KeeperReply::Refused { code: code.to_owned(), error: error.to_owned() });
     }
 
-    pub(crate) fn say(&mut self, of: Option<u64>, say: Say) {
+    pub(crate) fn say(&mut self, of: Option<u64>, say: KeeperReply) {
         self.unsent.extend(frame::json(&FromKeeper { of, say }));
         self.send();
         if self.unsent.len() > BACKLOG {
@@ -202,7 +202,7 @@ impl Conn {
 
     fn pass_meta(&mut self, of: u64, meta: BorrowedFd<'_>) {
         self.send();
-        let message = frame::json(&FromKeeper { of: Some(of), say: Say::Meta });
+        let message = frame::json(&FromKeeper { of: Some(of), say: KeeperReply::Meta });
         // A descriptor goes with the first byte of its message, so no bytes may wait before it.
         let passed = if self.is_behind() { Err(Errno::AGAIN) } else { send_with(&self.fd, &message, meta) };
         match passed {

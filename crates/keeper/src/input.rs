@@ -109,7 +109,7 @@ impl Input {
 
     /// Moves as many bytes as possible. `answers` go first, because the program waits for them. They answer the queries in the log
     /// up to `asked_to`.
-    pub(crate) fn go_on(&mut self, pair: &mut Pair, answers: &mut Vec<u8>, asked_to: u64) -> Vec<Finished> {
+    pub(crate) fn advance(&mut self, pair: &mut Pair, answers: &mut Vec<u8>, asked_to: u64) -> Vec<Finished> {
         let mut finished = Vec::new();
         loop {
             let ended = if self.writes.is_empty() { self.end_pipe_if_asked(pair) } else { false };

@@ -52,7 +52,7 @@ pub(crate) struct Stopping {
 }
 
 /// The result of a request to stop.
-pub(crate) enum Begun {
+pub(crate) enum StopBegun {
     /// The stop is in progress.
     UnderWay,
     /// The leader got TERM, and the request wants no more than that.
@@ -68,12 +68,12 @@ pub(crate) enum Begun {
 
 impl Stopping {
     /// Accepts a request to stop: first records it, then sends the first signal.
-    pub(crate) fn begin(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> Begun {
+    pub(crate) fn begin(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> StopBegun {
         let live = pair.live();
-        let Some(cmd) = &pair.cmd else { return Begun::AlreadyEnded };
+        let Some(cmd) = &pair.cmd else { return StopBegun::AlreadyEnded };
         // It is dead already, although its status may not be published yet: it ended on its own.
         if live.wait_status().is_some() || os::is_over(cmd.as_fd()) {
-            return Begun::AlreadyEnded;
+            return StopBegun::AlreadyEnded;
         }
         let at = now();
         if live.stop_step.load(SeqCst) == 0 {
@@ -86,7 +86,7 @@ impl Stopping {
         let grace = match stop.way {
             StopWay::TermOnly => {
                 ask(pair);
-                return Begun::Signalled { unrecorded: self.unrecorded.take() };
+                return StopBegun::Signalled { unrecorded: self.unrecorded.take() };
             }
             StopWay::Escalate { grace } => u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX),
         };
@@ -94,15 +94,15 @@ impl Stopping {
         if grace > 0 {
             ask(pair);
         }
-        Begun::UnderWay
+        StopBegun::UnderWay
     }
 
     /// Accepts a request to stop the descendants of an ended command: first records it, then sends the first signals. The recorded
     /// end of the command must not change, so the stop is not written to `meta`.
-    pub(crate) fn begin_left(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> Begun {
+    pub(crate) fn begin_left(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> StopBegun {
         let live = pair.live();
         if !live.has(flag::RECORDED) {
-            return Begun::NotEnded;
+            return StopBegun::NotEnded;
         }
         journal(&Record::StopAsked { at: now(), stop: stop.clone() });
         let grace = match stop.way {
@@ -110,7 +110,7 @@ impl Stopping {
                 let members = tree::members(pair);
                 tree::signal_all(pair, &members, libc::SIGTERM);
                 tree::signal_all(pair, &members, libc::SIGCONT);
-                return Begun::Signalled { unrecorded: None };
+                return StopBegun::Signalled { unrecorded: None };
             }
             StopWay::Escalate { grace } => u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX),
         };
@@ -122,7 +122,7 @@ impl Stopping {
         self.set_times(pair, grace);
         self.unrecorded = pair.meta.save().err().map(|e| e.to_string());
         points::reach("pump.left.asked");
-        Begun::UnderWay
+        StopBegun::UnderWay
     }
 
     /// Sets the times for TERM and KILL to all. A repeated request may move them forward, never back.
@@ -144,7 +144,7 @@ impl Stopping {
     }
 
     /// Does what is due. Returns the result once the stop is over.
-    pub(crate) fn go_on(&mut self, pair: &Pair) -> Option<Stopped> {
+    pub(crate) fn advance(&mut self, pair: &Pair) -> Option<Stopped> {
         let live = pair.live();
         let step = live.stop_step.load(SeqCst);
         if step == 0 || live.has(flag::STOP_DONE) {

@@ -26,7 +26,7 @@ struct Owed {
     end: bool,
 }
 
-/// News that engines were told of, and may not have stored.
+/// News that were sent to engines, which may not have stored them.
 #[derive(Debug, Default)]
 pub(crate) struct PendingNews {
     owed: Option<Owed>,
@@ -47,7 +47,7 @@ impl PendingNews {
         self.owed = Some(Owed { journal, end });
     }
 
-    /// The end is recorded, and listeners are about to be told of it.
+    /// The end is recorded, and is about to be sent to listeners.
     pub(crate) fn owe_end(&mut self, pair: &Pair, has_listener: bool) {
         let journal = self.owed.map_or(0, |o| o.journal);
         match pair.settings.tells {
@@ -63,7 +63,7 @@ impl PendingNews {
     }
 
     /// Checks whether an engine has stored the news, and starts one if none listens.
-    pub(crate) fn go_on(&mut self, pair: &Pair, has_listener: bool) {
+    pub(crate) fn advance(&mut self, pair: &Pair, has_listener: bool) {
         self.end_stay();
         if self.owed.is_some_and(|owed| pair.live().is_noted(owed.journal, owed.end)) {
             (self.owed, self.again) = (None, None);

@@ -30,9 +30,9 @@ const CLOSING: Duration = Duration::from_millis(5);
 
 pub(crate) fn run(pair: &mut Pair) -> Next {
     match begin(pair) {
-        Begun::Yes => {}
-        Begun::Never => return Next::Exit,
-        Begun::As(role) => return Next::Become(role),
+        PumpStart::Ready => {}
+        PumpStart::Cancelled => return Next::Exit,
+        PumpStart::Forked(role) => return Next::Become(role),
     }
     let mut pump = Pump::new(pair);
     loop {
@@ -43,16 +43,16 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
         }
         pump.report();
         let more = pump.move_output();
-        pump.tell_matches(false);
+        pump.report_matches(false);
         pump.see_end();
         pump.see_closing();
         pump.settle();
         let listened = pump.control.has_listener();
-        pump.news.go_on(pump.pair, listened);
-        pump.mind_deadline();
-        pump.go_on_stopping();
+        pump.news.advance(pump.pair, listened);
+        pump.check_deadline();
+        pump.advance_stop();
         pump.move_input();
-        pump.tell_output();
+        pump.report_output();
         pump.forget_gone();
         pump.save();
         if pump.is_done() {
@@ -64,29 +64,29 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
 }
 
 /// How the first steps of a pump went.
-enum Begun {
+enum PumpStart {
     /// It has a holder and a command.
-    Yes,
+    Ready,
     /// The start was cancelled.
-    Never,
+    Cancelled,
     /// This is a new process with this role.
-    As(Role),
+    Forked(Role),
 }
 
 /// The first pump forks the holder, and both wait for the engine's go-ahead. Later pumps do not wait.
-fn begin(pair: &mut Pair) -> Begun {
+fn begin(pair: &mut Pair) -> PumpStart {
     if pair.live().has(flag::GO) {
-        return Begun::Yes;
+        return PumpStart::Ready;
     }
     if pair.partner.is_none()
         && let Ok(Some(role)) = pair.fork(Role::Holder)
     {
-        return Begun::As(role);
+        return PumpStart::Forked(role);
     }
     if crate::wait_for_go::wait(pair, Role::Pump) {
         // The holder may have looked just before the go-ahead came. It finds it in `meta` now.
         pair.wake(Role::Holder);
-        return Begun::Yes;
+        return PumpStart::Ready;
     }
     if let Some(holder) = &pair.partner {
         pair.wake(Role::Holder);
@@ -95,7 +95,7 @@ fn begin(pair: &mut Pair) -> Begun {
     }
     let_go(pair);
     clean_home(pair);
-    Begun::Never
+    PumpStart::Cancelled
 }
 
 struct Pump<'a> {
@@ -228,7 +228,7 @@ impl<'a> Pump<'a> {
         self.holder_tried = Some(Instant::now());
     }
 
-    fn mind_deadline(&mut self) {
+    fn check_deadline(&mut self) {
         let live = self.pair.live();
         let deadline = live.deadline.load(SeqCst);
         if deadline == 0 || boottime_ns() < deadline || live.wait_status().is_some() || live.cmd.load(SeqCst) == 0 {
@@ -242,7 +242,7 @@ impl<'a> Pump<'a> {
     }
 
     /// Records the lines that matched, and reports them.
-    fn tell_matches(&mut self, last: bool) {
+    fn report_matches(&mut self, last: bool) {
         let Self { pair, copier, journal, control, .. } = self;
         let Some(watch) = &mut copier.watch else { return };
         if !watch.write(pair, journal, last) {
@@ -251,7 +251,7 @@ impl<'a> Pump<'a> {
         control.news();
         self.owe_matches();
         let listened = self.control.has_listener();
-        self.news.go_on(self.pair, listened);
+        self.news.advance(self.pair, listened);
         points::reach("matched.told");
         if let Some(watch) = &mut self.copier.watch {
             watch.cleared(self.pair);
@@ -276,7 +276,7 @@ impl<'a> Pump<'a> {
     /// The last steps, after which no data can be lost.
     fn leave(&mut self) {
         // A full disk may have kept them waiting.
-        self.tell_matches(true);
+        self.report_matches(true);
         self.pair.live().set(flag::DONE);
         points::reach("pump.done");
         self.control.news();

@@ -10,7 +10,7 @@ use outlast_store::meta::{Live, flag};
 use outlast_store::points;
 use outlast_store::spec::SpecFile;
 use outlast_wire::frame;
-use outlast_wire::v1::keeper::{FromKeeper, Say};
+use outlast_wire::v1::keeper::{FromKeeper, KeeperReply};
 use rustix::fd::AsFd;
 use rustix::net::SendFlags;
 use std::ffi::{CStr, CString};
@@ -112,8 +112,11 @@ fn tell(pair: &Pair) {
     }
     points::reach("holder.told");
     // If the engine is gone, the next one finds the state in `meta`. The socket has space for so few bytes.
-    let _gone =
-        rustix::net::send(engine, &frame::json(&FromKeeper { of: None, say: Say::News }), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let _gone = rustix::net::send(
+        engine,
+        &frame::json(&FromKeeper { of: None, say: KeeperReply::News }),
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    );
 }
 
 /// Removes the part of the request for the start. This happens before the start is reported: a client that reads the report finds

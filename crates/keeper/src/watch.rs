@@ -271,7 +271,7 @@ fn search(pair: &Pair, scanner: &mut Scanner, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlast_core::{Breaker, Limiter, ProcessId, Rules, Seen, WatchDecision, watch};
+    use outlast_core::{Breaker, Limiter, MatchSeen, ProcessId, Rules, WatchDecision, watch};
     use outlast_store::dir::ProcessDir;
 
     const DAY: u64 = 86_400;
@@ -322,7 +322,7 @@ mod tests {
         let (rules, mut limiter, mut breaker) = (Rules::default(), Limiter::default(), Breaker::default());
         let process = ProcessId::from_bytes([1; 6]);
         let judge = |m: &Matched| {
-            let seen = Seen { up: m.up, here: Some(m.up), process, session: "s", count: m.count };
+            let seen = MatchSeen { up: m.up, here: Some(m.up), process, session: "s", count: m.count };
             watch(&rules, &mut limiter, &mut breaker, &seen).into_iter().map(|verdict| (m.up, verdict)).collect::<Vec<_>>()
         };
         records.iter().flat_map(judge).collect()

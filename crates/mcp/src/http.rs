@@ -391,7 +391,7 @@ mod tests {
             assert!(!matches!(second.read(&mut [0]).await, Ok(1..)), "it has given way");
             assert_eq!(asked(&mut client, &token).await, "HTTP/1.1 200 OK", "the one with the token has its slot still");
         };
-        tokio::time::timeout(HEAD_TIMEOUT / 2, seen).await.expect("nobody waits until the silent ones are given up");
+        tokio::time::timeout(HEAD_TIMEOUT / 2, seen).await.expect("it does not wait until the silent ones are given up");
         serving.abort();
     }
 

@@ -118,7 +118,7 @@ mod tests {
         assert!(known.keep() && known.keep());
         {
             let mut next = pin!(slots.take());
-            assert!(now(next.as_mut()).is_none(), "nobody has left yet");
+            assert!(now(next.as_mut()).is_none(), "no session has left yet");
             assert!(now(first.given_away()).is_some() && !first.keep(), "it is too late to show the token");
             assert!(now(known.given_away()).is_none() && now(second.given_away()).is_none());
             drop(first);

@@ -14,9 +14,9 @@ pub(crate) const MAX_PER_SERVER: usize = 256;
 /// The shortest time between two notifications about a growing log. A reader fetches all new output at once.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Calls `tell` after each change of a resource. Returns when the resource cannot change any more, or when `tell` says that its subscriber has
+/// Calls `notify` after each change of a resource. Returns when the resource cannot change any more, or when `notify` reports that its subscriber has
 /// gone.
-pub(crate) async fn watch<F>(client: &Client, (info, part): (ProcessInfo, Part), mut tell: impl FnMut() -> F)
+pub(crate) async fn watch<F>(client: &Client, (info, part): (ProcessInfo, Part), mut notify: impl FnMut() -> F)
 where
     F: Future<Output = bool>,
 {
@@ -25,7 +25,7 @@ where
         match chunks.next().await {
             Ok(Some(Chunk::Bytes { .. } | Chunk::Gap { .. })) => {
                 if part == Part::Log {
-                    if !tell().await {
+                    if !notify().await {
                         return;
                     }
                     // Changes during the pause are notified together.
@@ -33,7 +33,7 @@ where
                 }
             }
             Ok(None) => {
-                tell().await;
+                notify().await;
                 return;
             }
             // The process was removed, or no engine answers. A client that reads the resource gets the error.

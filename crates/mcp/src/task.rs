@@ -5,7 +5,7 @@
 
 use crate::answer;
 use outlast_client::{ClientError, ProcessInfo, Reason, Time, code};
-use outlast_tools::{Answer, Outcome, Profile, Tools};
+use outlast_tools::{Answer, CallResult, Profile, Tools};
 use rmcp::ErrorData;
 use rmcp::model::{CreateTaskResult, DetailedTask, GetTaskResult, ProtocolVersion, Task, TaskPayload, TaskStatus};
 use rmcp::service::{RequestContext, RoleServer};
@@ -40,7 +40,7 @@ pub(crate) fn created(info: &ProcessInfo, keep_for: Duration, now: Time) -> Crea
 }
 
 /// The status of a task.
-pub(crate) fn status((tools, profile): (&Tools, Profile), outcome: &Outcome, keep_for: Duration, now: Time) -> GetTaskResult {
+pub(crate) fn status((tools, profile): (&Tools, Profile), outcome: &CallResult, keep_for: Duration, now: Time) -> GetTaskResult {
     let base = task(&outcome.info, keep_for, now);
     let payload = match &outcome.answer {
         None => TaskPayload::Working,

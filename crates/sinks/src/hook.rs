@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 /// How much of a hook's output is kept: the end of it.
 const OUTPUT_TAIL_BYTES: usize = 4 * 1024;
 
-/// How much output is read after a hook exited. A child that it left behind may write for ever.
+/// How much output is read after a hook exited. A child that outlived it may write for ever.
 const MAX_READ_AFTER_EXIT: usize = 64 * 1024;
 
 /// How long a hook may keep running when the engine stops. The next engine runs an unfinished hook again.

@@ -484,14 +484,14 @@ async fn settle<D: DeliveryQueue>(sink: &str, queue: &D, stop: &watch::Sender<bo
                 return;
             }
             Ok(Err(QueueError::NotOurs)) => {
-                info!(sink, event, "somebody else has it: its lease ended before this");
+                info!(sink, event, "another taker has it: its lease ended before this");
                 return;
             }
             Ok(Err(QueueError::Failed(e) | QueueError::Unreadable(e))) => {
-                warn!(sink, event, "cannot say what became of it: {e}");
+                warn!(sink, event, "cannot report its result: {e}");
                 sleep(RETRY_PAUSE).await;
             }
-            Err(_) => warn!(sink, event, "cannot say what became of it: no answer within {SETTLE_TIMEOUT:?}"),
+            Err(_) => warn!(sink, event, "cannot report its result: no answer within {SETTLE_TIMEOUT:?}"),
         }
     }
 }

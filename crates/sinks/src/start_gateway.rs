@@ -47,7 +47,7 @@ pub trait GatewayFacts: Send + 'static {
 /// The gateway program to start, and its home.
 #[derive(Debug, Clone)]
 pub struct GatewayProgram {
-    /// The home.
+    /// The home of the engine and the gateway.
     pub home: PathBuf,
     /// The program `outlast-gateway`.
     pub program: PathBuf,

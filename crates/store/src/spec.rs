@@ -87,7 +87,7 @@ pub struct Launch {
     pub timeout: Option<Duration>,
     /// The layout of its log.
     pub keep: Keep,
-    /// The home.
+    /// The home of the engine.
     pub home: OsText,
     /// The directory of the control socket.
     pub run_dir: OsText,

@@ -52,7 +52,7 @@ impl Nursery {
         self.tmp.path()
     }
 
-    /// The home.
+    /// The home in which the keepers run.
     pub fn home(&self) -> &Home {
         &self.home
     }

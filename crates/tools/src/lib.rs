@@ -61,7 +61,7 @@ pub use guard::{Misuse, misuse};
 pub use hook::{Called, HookInput, LONGEST_HOOK_INPUT, ToTell};
 pub use host::{AtLimit, Host, Policy, Profile};
 pub use on_delivered::OnDelivered;
-pub use outcome::Outcome;
+pub use outcome::CallResult;
 pub use plan::{Mode, Plan};
 pub use process::ProcessCall;
 pub use schema::{Hints, Schema};
@@ -143,7 +143,7 @@ impl Tools {
     }
 
     /// The outcome of a process: the answer of a call that waited for its end, or that it is still running. May be called any number of times.
-    pub async fn outcome(&self, process: &str) -> Result<Outcome, ClientError> {
+    pub async fn outcome(&self, process: &str) -> Result<CallResult, ClientError> {
         outcome::of(&self.client, &self.host, process).await
     }
 

@@ -276,7 +276,7 @@ mod tests {
                     "[{left_out} characters left out: the answer was too long; `outlast events history --json --after 6 --limit 1` shows all]"
                 )
             );
-            // The rest is there: between the label and the cut, and after the mark behind it.
+            // The rest is there: between the label and the cut, and after the mark that follows it.
             assert_eq!(lines[1].len() - "Message: ".len() + left_out + lines[3].len() - 2, message.len());
             assert!(length(&all) <= 100_000 && length(&all) > 90_000, "{}", length(&all));
             assert!(event.get("message").is_none(), "{event}");

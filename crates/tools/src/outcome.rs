@@ -9,17 +9,17 @@ use std::time::Duration;
 /// The outcome of a process.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct CallResult {
     /// The state of the process.
     pub info: Box<ProcessInfo>,
     /// The answer of a call that waited for its end; `None` while it runs.
     pub answer: Option<Answer>,
 }
 
-pub(crate) async fn of(client: &Client, host: &Host, process: &str) -> Result<Outcome, ClientError> {
+pub(crate) async fn of(client: &Client, host: &Host, process: &str) -> Result<CallResult, ClientError> {
     let info = client.poll(process).await?;
     if info.status != Status::Exited {
-        return Ok(Outcome { info: Box::new(info), answer: None });
+        return Ok(CallResult { info: Box::new(info), answer: None });
     }
     let tokens = if host.profile == Profile::Codex { codex::DEFAULT_TOKENS } else { native::DEFAULT_TOKENS };
     let done = wait(client, host, &info.session_id.to_string(), Duration::from_millis(1), WantedOutput { from: Some(0), tokens }).await?;
@@ -32,5 +32,5 @@ pub(crate) async fn of(client: &Client, host: &Host, process: &str) -> Result<Ou
     if done.output.cut {
         all.insert("output_cut".into(), true.into());
     }
-    Ok(Outcome { info: Box::new(info), answer: Some(all) })
+    Ok(CallResult { info: Box::new(info), answer: Some(all) })
 }

@@ -48,7 +48,7 @@ pub const STOPPING: &str = "stopping";
 pub const FAULT: &str = "fault";
 /// The caller's arguments are invalid; nothing was sent.
 pub const USAGE: &str = "usage";
-/// No engine runs, and the client was told not to start one.
+/// No engine runs, and the client must not start one.
 pub const NOT_RUNNING: &str = "engine_not_running";
 /// The engine's socket cannot be used.
 pub const CANNOT_CONNECT: &str = "engine_cannot_connect";
@@ -60,7 +60,7 @@ pub const REFUSED_CALL: &str = "refused_call";
 pub const PROTOCOL: &str = "protocol";
 /// No session has this key, or the session has no such turn.
 pub const NO_CONVERSATION: &str = "no_conversation";
-/// No gateway runs, and the client was told not to start one.
+/// No gateway runs, and the client must not start one.
 pub const GATEWAY_NOT_RUNNING: &str = "gateway_not_running";
 /// The gateway's socket cannot be used.
 pub const GATEWAY_CANNOT_CONNECT: &str = "gateway_cannot_connect";

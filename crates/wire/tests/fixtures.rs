@@ -1,11 +1,12 @@
 //! `fixtures/wire-v1`: messages of older clients, engines and keepers stay readable.
 
-use outlast_core::{Cause, OsText, Owner, ProcessId, Reason, Route, Scope, Status, Stop, StopWay, Time};
-use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
-use outlast_wire::v1::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
+use outlast_core::notice_state::TakerKind;
+use outlast_core::{Cause, Command, EnvVar, OnStop, OsText, Owner, ProcessId, Reason, Route, Scope, Status, Stop, StopWay, Time};
+use outlast_wire::v1::keeper::{FromKeeper, KeeperReply, KeeperRequest, ToKeeper};
+use outlast_wire::v1::notice::{BarrierTarget, History, Lent, Push, Replay, Verdict};
 use outlast_wire::v1::{
-    Activity, AdoptFrom, Caller, Command, EnvVar, Error, ErrorKind, Event, From, Hello, Kill, LogPage, Message, OnStop, Page, Process,
-    Reply, Request, RerunChange, Spec, Tell,
+    Activity, AdoptFrom, Caller, Error, ErrorKind, Event, From, Hello, Kill, LogPage, Message, Page, Process, Reply, Request, RerunChange,
+    Spec, Tell,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -67,7 +68,7 @@ fn requests() -> Vec<Message> {
         Request::EngineStop,
         Request::Cancel { of: 3 },
         Request::Run { spec: Box::new(Spec { tell, ..told }), want: None, caller: caller() },
-        Request::NoticeNext { taker: Taker::Terminal, limit: 1, lease_ms: 2, wait_ms: Some(3) },
+        Request::NoticeNext { taker: TakerKind::Terminal, limit: 1, lease_ms: 2, wait_ms: Some(3) },
         Request::NoticeSettle { ids: vec!["evt_1".into()], lease: Some("l".into()), verdict: Verdict::Dropped { reason: "r".into() } },
         Request::NoticeFollow { after: Some(1) },
         Request::NoticePost { name: Some("n".into()), event: fields(), route: route() },
@@ -79,12 +80,12 @@ fn requests() -> Vec<Message> {
         Request::Deliveries { sink: "ops".into(), limit: 1, lease_ms: 2 },
         Request::Pushed { sink: "ops".into(), seq: 1, lease: "l".into(), how: Push::Again { after_ms: 1, reason: "r".into() } },
         Request::Until {
-            until: Until::Process { process: process(), or_match: true },
+            until: BarrierTarget::Process { process: process(), or_match: true },
             barrier: Some("bar_0123456789ab".into()),
             no_wait: true,
         },
-        Request::Until { until: Until::Pid { pid: 7 }, barrier: None, no_wait: false },
-        Request::Until { until: Until::Time { at: AT }, barrier: None, no_wait: false },
+        Request::Until { until: BarrierTarget::Pid { pid: 7 }, barrier: None, no_wait: false },
+        Request::Until { until: BarrierTarget::Time { at: AT }, barrier: None, no_wait: false },
         Request::Barriers { clear: true },
         Request::Read { process: process(), from: From::Now, follow: true, to_exit: true, view: true, masked: false, timed: false },
         Request::ViewClose { process: process() },
@@ -173,24 +174,24 @@ fn keeper() -> (Vec<ToKeeper>, Vec<FromKeeper>) {
         way: StopWay::Escalate { grace: Duration::from_secs(2) },
     };
     let asks = vec![
-        Ask::Hello { version: 1, listener: true },
-        Ask::Stop { stop },
-        Ask::Signal { number: 10 },
-        Ask::Write { at: Some(1), len: 2 },
-        Ask::CloseInput,
-        Ask::Resize { rows: 1, cols: 2 },
-        Ask::AwaitOutput { past: 9 },
-        Ask::Attached { on: true },
+        KeeperRequest::Hello { version: 1, listener: true },
+        KeeperRequest::Stop { stop },
+        KeeperRequest::Signal { number: 10 },
+        KeeperRequest::Write { at: Some(1), len: 2 },
+        KeeperRequest::CloseInput,
+        KeeperRequest::Resize { rows: 1, cols: 2 },
+        KeeperRequest::AwaitOutput { past: 9 },
+        KeeperRequest::Attached { on: true },
     ];
     let says = vec![
-        Say::Hello { version: 1, program: "0.1.0".into() },
-        Say::Ok,
-        Say::Stopped { seen_dead: 2, survivors: vec![7], unrecorded: None },
-        Say::AlreadyEnded,
-        Say::Written { taken: 2, next: 3 },
-        Say::Output { end: 9, closed: true },
-        Say::Refused { code: "no_input".into(), error: "why".into() },
-        Say::News,
+        KeeperReply::Hello { version: 1, program: "0.1.0".into() },
+        KeeperReply::Ok,
+        KeeperReply::Stopped { seen_dead: 2, survivors: vec![7], unrecorded: None },
+        KeeperReply::AlreadyEnded,
+        KeeperReply::Written { taken: 2, next: 3 },
+        KeeperReply::Output { end: 9, closed: true },
+        KeeperReply::Refused { code: "no_input".into(), error: "why".into() },
+        KeeperReply::News,
     ];
     (
         asks.into_iter().enumerate().map(|(n, ask)| ToKeeper { id: n as u64, ask }).collect(),

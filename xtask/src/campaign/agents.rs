@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where an agent comes from.
-enum Package {
+enum AgentPackage {
     Npm(&'static [&'static str]),
     Venv(&'static [&'static str]),
     /// A library with an environment of its own, `NAME/venv`, made by a Python 3 of at least this minor version.
@@ -24,41 +24,49 @@ enum Package {
 
 struct Agent {
     name: &'static str,
-    package: Package,
+    package: AgentPackage,
     /// The scripts that play with it. One without is played from here.
     scripts: &'static [&'static str],
 }
 
 /// A node that can run them all comes along.
-const KIMI: Package = Package::Npm(&["node@24", "@moonshot-ai/kimi-code@2.1.0"]);
+const KIMI: AgentPackage = AgentPackage::Npm(&["node@24", "@moonshot-ai/kimi-code@2.1.0"]);
 
 const AGENTS: &[Agent] = &[
-    Agent { name: "codex", package: Package::Npm(&["node@24", "@openai/codex@0.166.0"]), scripts: &["wake.py", "resume.py", "told.py"] },
-    Agent { name: "opencode", package: Package::Npm(&["node@24", "opencode-ai@1.18.33"]), scripts: &["wake.py", "resume.py", "told.py"] },
+    Agent {
+        name: "codex",
+        package: AgentPackage::Npm(&["node@24", "@openai/codex@0.166.0"]),
+        scripts: &["wake.py", "resume.py", "told.py"],
+    },
+    Agent {
+        name: "opencode",
+        package: AgentPackage::Npm(&["node@24", "opencode-ai@1.18.33"]),
+        scripts: &["wake.py", "resume.py", "told.py"],
+    },
     Agent {
         name: "hermes",
         // Its API server wants aiohttp, and says so only when it is started.
-        package: Package::Venv(&["hermes-agent[mcp,acp]==0.19.0", "aiohttp"]),
+        package: AgentPackage::Venv(&["hermes-agent[mcp,acp]==0.19.0", "aiohttp"]),
         scripts: &["wake.py", "resume.py", "told.py"],
     },
     Agent { name: "kimi", package: KIMI, scripts: &["resume.py", "told.py"] },
     Agent { name: "kimi-acp", package: KIMI, scripts: &[] },
-    client("pydantic-ai", Package::Library("pydantic-ai", 10, &["pydantic-ai-slim[openai,mcp]==2.66.0"])),
+    client("pydantic-ai", AgentPackage::Library("pydantic-ai", 10, &["pydantic-ai-slim[openai,mcp]==2.66.0"])),
     client("openai-agents", OPENAI_AGENTS),
     client("openai-agents-structured", OPENAI_AGENTS),
     client("smolagents", SMOLAGENTS),
     client("smolagents-structured", SMOLAGENTS),
-    client("fast-agent", Package::Library("fast-agent", 13, &["fast-agent-mcp==0.10.46"])),
-    client("fastmcp", Package::Library("fastmcp", 10, &["fastmcp==4.1.2"])),
-    client("vibe", Package::Library("vibe", 12, &["mistral-vibe==3.0.2"])),
+    client("fast-agent", AgentPackage::Library("fast-agent", 13, &["fast-agent-mcp==0.10.46"])),
+    client("fastmcp", AgentPackage::Library("fastmcp", 10, &["fastmcp==4.1.2"])),
+    client("vibe", AgentPackage::Library("vibe", 12, &["mistral-vibe==3.0.2"])),
 ];
 
-const OPENAI_AGENTS: Package = Package::Library("openai-agents", 10, &["openai-agents==0.24.0"]);
+const OPENAI_AGENTS: AgentPackage = AgentPackage::Library("openai-agents", 10, &["openai-agents==0.24.0"]);
 /// Its adapter cannot be imported with a newer `mcp`, or without the extra for WebSockets.
-const SMOLAGENTS: Package = Package::Library("smolagents", 10, &["smolagents[mcp,openai]==1.26.0", "mcp[ws]==1.30.0"]);
+const SMOLAGENTS: AgentPackage = AgentPackage::Library("smolagents", 10, &["smolagents[mcp,openai]==1.26.0", "mcp[ws]==1.30.0"]);
 
 /// A client that is only checked for what its model is given.
-const fn client(name: &'static str, package: Package) -> Agent {
+const fn client(name: &'static str, package: AgentPackage) -> Agent {
     Agent { name, package, scripts: &["told.py"] }
 }
 
@@ -93,9 +101,9 @@ pub(crate) fn root(flags: &Flags<'_>) -> Result<PathBuf> {
 pub(crate) fn install(name: &str, root: &Path) -> Result<bool> {
     let agent = AGENTS.iter().find(|agent| agent.name == name).with_context(|| format!("there is no agent {name}"))?;
     let missing = match &agent.package {
-        Package::Npm(packages) => Npm::at(root).get(packages),
-        Package::Venv(packages) => venv::get(root, 10, packages),
-        Package::Library(name, python, packages) => venv::get(&root.join(name), *python, packages),
+        AgentPackage::Npm(packages) => Npm::at(root).get(packages),
+        AgentPackage::Venv(packages) => venv::get(root, 10, packages),
+        AgentPackage::Library(name, python, packages) => venv::get(&root.join(name), *python, packages),
     }?;
     if let Some(why) = missing {
         ensure!(std::env::var("CI").as_deref() != Ok("true"), "{why}");

@@ -32,7 +32,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
     let began = Instant::now();
     let program = super::program(flags)?;
-    let bench = Bench::new(program)?;
+    let bench = SuiteBench::new(program)?;
     let mut failed = Vec::new();
     let mut step = |name: String, done: Result<String>| match done {
         Ok(figures) => println!("  {name:<58} {figures}"),
@@ -56,16 +56,16 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
 }
 
 /// Prints a step, and remembers whether it failed.
-type Step<'a> = dyn FnMut(String, Result<String>) + 'a;
+type SuiteStep<'a> = dyn FnMut(String, Result<String>) + 'a;
 
 /// What the steps have in common.
-struct Bench {
+struct SuiteBench {
     program: PathBuf,
     /// Where packages are installed.
     place: PathBuf,
 }
 
-impl Bench {
+impl SuiteBench {
     fn new(program: PathBuf) -> Result<Self> {
         let own = std::env::current_exe()?;
         let target = own.parent().and_then(Path::parent).context("a target directory")?;
@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// The one with fixtures.
-    fn fixtures(bench: &Bench, product: &Product) -> Result<Self> {
+    fn fixtures(bench: &SuiteBench, product: &Product) -> Result<Self> {
         good(crate::cargo().args(["build", "--quiet", "--package", "outlast-mcp", "--example", "conformance"]))?;
         let example = std::env::current_exe()?.with_file_name("examples").join("conformance");
         let child = in_home(Command::new(example), product).arg(&bench.program).stdout(Stdio::piped()).spawn()?;
@@ -166,7 +166,7 @@ fn in_home(mut command: Command, product: &Product) -> Command {
     command
 }
 
-fn conformance(bench: &Bench, step: &mut Step<'_>) -> Result<()> {
+fn conformance(bench: &SuiteBench, step: &mut SuiteStep<'_>) -> Result<()> {
     let product = bench.product();
     let server = Server::fixtures(bench, &product)?;
     let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/mcp/examples/conformance/expected-failures.yml").canonicalize()?;
@@ -240,7 +240,7 @@ impl std::fmt::Display for Checks {
     }
 }
 
-fn inspector(bench: &Bench, step: &mut Step<'_>) -> Result<()> {
+fn inspector(bench: &SuiteBench, step: &mut SuiteStep<'_>) -> Result<()> {
     println!("{INSPECTOR}");
     let product = bench.product();
     let server = Server::http(&product)?;
@@ -337,7 +337,7 @@ fn loaded(all: &Value) -> Result<String> {
     Ok(format!("no error, {} a second, p50 {} ms, p99 {} ms", said["throughput"], latency["p50"], latency["p99"]))
 }
 
-fn python(bench: &Bench, step: &mut Step<'_>) -> Result<()> {
+fn python(bench: &SuiteBench, step: &mut SuiteStep<'_>) -> Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/mcp/tests/python/client.py").canonicalize()?;
     for version in PYTHON {
         println!("mcp=={version}");

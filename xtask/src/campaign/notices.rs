@@ -50,7 +50,7 @@ const POINTS: [&str; 16] = [
 
 /// Which process is killed, and when.
 #[derive(Debug, Clone, Copy)]
-enum Fault {
+enum NoticeFault {
     /// The first process that reaches this point.
     At(&'static str),
     /// The hook or the receiver, before or after it has recorded its notice.
@@ -71,26 +71,27 @@ enum By {
     Run,
 }
 
-struct Plan {
+struct NoticePlan {
     id: ProcessId,
     session: String,
     code: u64,
     by: By,
-    fault: Fault,
+    fault: NoticeFault,
 }
 
-impl Plan {
+impl NoticePlan {
     fn draw(seed: u64, round: u64) -> Self {
         let mut rng = Rng::new(seed, round);
         let fault = match rng.below(20) {
-            0..12 => Fault::At(rng.pick::<&str>(&POINTS)),
-            12..14 => Fault::Sink("hook", rng.pick::<&str>(&["before", "after"])),
-            14..16 => Fault::Sink("receiver", rng.pick::<&str>(&["before", "after"])),
-            16 => Fault::Engine,
-            17..19 => Fault::Drain(rng.below(30_000)),
-            _ => Fault::NoProcess,
+            0..12 => NoticeFault::At(rng.pick::<&str>(&POINTS)),
+            12..14 => NoticeFault::Sink("hook", rng.pick::<&str>(&["before", "after"])),
+            14..16 => NoticeFault::Sink("receiver", rng.pick::<&str>(&["before", "after"])),
+            16 => NoticeFault::Engine,
+            17..19 => NoticeFault::Drain(rng.below(30_000)),
+            _ => NoticeFault::NoProcess,
         };
-        let waits = matches!(fault, Fault::At("answer.sent")) || (rng.one_in(3) && !matches!(fault, Fault::Engine | Fault::Drain(_)));
+        let waits = matches!(fault, NoticeFault::At("answer.sent"))
+            || (rng.one_in(3) && !matches!(fault, NoticeFault::Engine | NoticeFault::Drain(_)));
         let by = if waits { *rng.pick(&[By::Wait, By::Run]) } else { By::Drain };
         let bytes = rng.next().to_le_bytes();
         Self {
@@ -108,9 +109,9 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     std::thread::scope(|scope| {
         for _ in 0..game.homes {
             scope.spawn(|| {
-                let played = Stage::new(&game.program).and_then(|mut stage| {
+                let played = NoticeStage::new(&game.program).and_then(|mut stage| {
                     while let Some(round) = game.round(&report) {
-                        stage.play(&Plan::draw(game.seed, round), round, &report);
+                        stage.play(&NoticePlan::draw(game.seed, round), round, &report);
                     }
                     stage.books(&report)
                 });
@@ -124,7 +125,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
 }
 
 /// One home, its hook, and its receiver.
-struct Stage {
+struct NoticeStage {
     product: Product,
     dir: PathBuf,
     receiver: Receiver,
@@ -136,7 +137,7 @@ struct Stage {
     waited: Vec<String>,
 }
 
-impl Stage {
+impl NoticeStage {
     fn new(program: &Path) -> Result<Self> {
         let product = Product::new(program);
         let dir = product.work();
@@ -152,7 +153,7 @@ impl Stage {
         Ok(Self { product, dir, receiver, started: BTreeMap::new(), drained: Vec::new(), waited: Vec::new() })
     }
 
-    fn play(&mut self, plan: &Plan, round: u64, report: &Report) {
+    fn play(&mut self, plan: &NoticePlan, round: u64, report: &Report) {
         report.add("rounds", 1);
         let id = plan.id.to_string();
         self.started.insert(id.clone(), plan.session.clone());
@@ -277,7 +278,7 @@ struct Talk<'a> {
     product: &'a Product,
     dir: &'a Path,
     receiver: &'a Receiver,
-    plan: &'a Plan,
+    plan: &'a NoticePlan,
     id: String,
     began: Instant,
     /// Its notices: the session, the process, and whether the notice was marked as a repeat.
@@ -293,7 +294,7 @@ impl Talk<'_> {
             return Ok(());
         }
         self.start()?;
-        if matches!(self.plan.fault, Fault::Engine) {
+        if matches!(self.plan.fault, NoticeFault::Engine) {
             self.lose_the_engine()?;
         }
         match self.plan.by {
@@ -306,7 +307,7 @@ impl Talk<'_> {
     fn start_line(&self, more: &[&str]) -> Vec<String> {
         // If the engine is to be killed while the process runs, the process runs until that has happened.
         let pause = match self.plan.fault {
-            Fault::Engine => format!("until [ -e {} ]; do sleep 0.01; done; ", self.gate().display()),
+            NoticeFault::Engine => format!("until [ -e {} ]; do sleep 0.01; done; ", self.gate().display()),
             _ => String::new(),
         };
         let line = format!("{pause}exit {}", self.plan.code);
@@ -381,7 +382,7 @@ impl Talk<'_> {
         loop {
             let mut call = self.product.command(["events", "drain", "--json", "--lease", "1", "--session", &self.plan.session]);
             let child = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-            if let Fault::Drain(after) = self.plan.fault {
+            if let NoticeFault::Drain(after) = self.plan.fault {
                 std::fs::write(self.dir.join("drain.pid"), format!("{} {after}", child.id()))?;
             }
             let output = child.wait_with_output()?;
@@ -463,9 +464,9 @@ fn wait_with_output(mut child: Child, reaped: impl FnOnce()) -> Result<Vec<u8>> 
 }
 
 /// Kills the process that the plan names, at the time that it names.
-fn sabotage(product: &Product, dir: &Path, plan: &Plan, over: &AtomicBool, report: &Report) -> Result<()> {
+fn sabotage(product: &Product, dir: &Path, plan: &NoticePlan, over: &AtomicBool, report: &Report) -> Result<()> {
     match plan.fault {
-        Fault::At(point) => {
+        NoticeFault::At(point) => {
             product.points().arm(point)?;
             while !over.load(SeqCst) {
                 if let Some(pid) = product.points().held(point) {
@@ -480,15 +481,15 @@ fn sabotage(product: &Product, dir: &Path, plan: &Plan, over: &AtomicBool, repor
             // It was taken since the last look. The process that took it keeps running.
             product.points().release(point)
         }
-        Fault::Sink(who, step) => {
+        NoticeFault::Sink(who, step) => {
             report.add(format!("the {who} killed {step} it wrote"), 1);
             sink::arm(dir, who, step)
         }
-        Fault::Engine => {
+        NoticeFault::Engine => {
             report.add("the engine killed while it ran, and no client called", 1);
             Ok(())
         }
-        Fault::Drain(_) => {
+        NoticeFault::Drain(_) => {
             let file = dir.join("drain.pid");
             while !over.load(SeqCst) {
                 let told = std::fs::read_to_string(&file).unwrap_or_default();
@@ -507,7 +508,7 @@ fn sabotage(product: &Product, dir: &Path, plan: &Plan, over: &AtomicBool, repor
             let _absent = std::fs::remove_file(file);
             Ok(())
         }
-        Fault::NoProcess => Ok(()),
+        NoticeFault::NoProcess => Ok(()),
     }
 }
 

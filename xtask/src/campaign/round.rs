@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Longer than any round takes. It only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-struct Plan {
+struct RoundPlan {
     id: ProcessId,
     part: Part,
     pty: bool,
@@ -30,7 +30,7 @@ struct Plan {
     both: Option<u64>,
 }
 
-impl Plan {
+impl RoundPlan {
     fn draw(seed: u64, round: u64) -> Self {
         let mut rng = Rng::new(seed, round);
         let both = rng.one_in(20).then(|| rng.below(60_000));
@@ -59,9 +59,9 @@ impl Plan {
 
 /// Runs one round and records its results.
 pub(crate) fn play(product: &Product, seed: u64, round: u64, report: &Report, fills: bool) {
-    let plan = Plan::draw(seed, round);
+    let plan = RoundPlan::draw(seed, round);
     report.add("rounds", 1);
-    let stage = Stage {
+    let stage = RoundStage {
         product,
         report,
         dir: product.home().process(plan.id),
@@ -94,7 +94,7 @@ pub(crate) fn play(product: &Product, seed: u64, round: u64, report: &Report, fi
     }
 }
 
-struct Stage<'a> {
+struct RoundStage<'a> {
     product: &'a Product,
     report: &'a Report,
     dir: ProcessDir,
@@ -107,7 +107,7 @@ struct Stage<'a> {
     fills: bool,
 }
 
-impl Stage<'_> {
+impl RoundStage<'_> {
     /// Calls the program until a call was not killed.
     fn call(&self, args: &[String]) -> Result<Answer> {
         let began = Instant::now();
@@ -137,7 +137,7 @@ impl Stage<'_> {
     }
 
     /// Starts the command. A repeated request with the same id starts it once.
-    fn start(&self, plan: &Plan) -> Result<Value> {
+    fn start(&self, plan: &RoundPlan) -> Result<Value> {
         let exe = std::env::current_exe()?;
         let mut args: Vec<String> = ["run", "--json", "--id", &self.id].map(str::to_owned).to_vec();
         if plan.pty {
@@ -157,7 +157,7 @@ impl Stage<'_> {
     }
 
     /// Runs the command to its end and checks everything that was promised.
-    fn drive(&self, plan: &Plan) -> Result<()> {
+    fn drive(&self, plan: &RoundPlan) -> Result<()> {
         self.start(plan)?;
         if plan.part.reads && !self.was_not_started()? {
             self.feed(plan)?;
@@ -189,7 +189,7 @@ impl Stage<'_> {
     }
 
     /// Writes the input line by line, each at its offset: a retry writes nothing twice.
-    fn feed(&self, plan: &Plan) -> Result<()> {
+    fn feed(&self, plan: &RoundPlan) -> Result<()> {
         let began = Instant::now();
         let want = plan.part.output(&[], plan.pty);
         let ready = want.windows(5).position(|w| w == b"ready").context("a puppet that reads says that it is ready")? as u64 + 5;
@@ -223,7 +223,7 @@ impl Stage<'_> {
     }
 
     /// Checks a command whose keepers were killed at once: an unknown result must not be invented.
-    fn honest(&self, plan: &Plan) -> Result<()> {
+    fn honest(&self, plan: &RoundPlan) -> Result<()> {
         self.start(plan)?;
         let began = Instant::now();
         while !self.over.load(SeqCst) && outlast_store::lock::is_held(&self.dir.meta())? {
@@ -312,7 +312,7 @@ impl Stage<'_> {
     }
 
     /// Kills as planned, one at a time, each after the pair is whole again.
-    fn sabotage(&self, plan: &Plan) {
+    fn sabotage(&self, plan: &RoundPlan) {
         if let Some(after) = plan.both {
             self.kill_both(after);
             return;

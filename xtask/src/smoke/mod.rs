@@ -239,14 +239,7 @@ fn degraded(product: &Product) -> Vec<String> {
 
 /// Polls for a fact, up to the time limit. Facts in files and answers have no descriptor to wait on.
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T> {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return Ok(found);
-        }
-        ensure!(began.elapsed() < *PATIENCE.get_or_init(|| BOUND), "never came: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    crate::wait::until(what, *PATIENCE.get_or_init(|| BOUND), Duration::from_millis(5), || Ok(look()))
 }
 
 /// Waits for the end of a process and compares its exit code.

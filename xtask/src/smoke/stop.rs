@@ -33,7 +33,7 @@ pub(crate) fn after_the_holder_was_killed(p: &Product) -> Result<()> {
 fn stopped(p: &Product, tree: Tree, name: &str, before: impl FnOnce(&str) -> Result<()>) -> Result<()> {
     let dir = p.work().join(name);
     std::fs::create_dir(&dir)?;
-    let bystander = Bystander::new()?;
+    let bystander = Outsider::new()?;
     let started = p.json(["run", "--cwd", &dir.display().to_string(), "--", tree.line]);
     let id = started["session_id"].as_str().with_context(|| format!("run answered {started}"))?.to_owned();
     until("the tree to stand", || dir.join("ready").exists().then_some(()))?;
@@ -46,9 +46,9 @@ fn stopped(p: &Product, tree: Tree, name: &str, before: impl FnOnce(&str) -> Res
 }
 
 /// A process that a stop must not reach.
-struct Bystander(Child);
+struct Outsider(Child);
 
-impl Bystander {
+impl Outsider {
     fn new() -> Result<Self> {
         Ok(Self(Command::new("/bin/sleep").arg("1000").stdin(Stdio::null()).spawn()?))
     }
@@ -60,7 +60,7 @@ impl Bystander {
     }
 }
 
-impl Drop for Bystander {
+impl Drop for Outsider {
     fn drop(&mut self) {
         // It is dead already if the stop harmed it.
         let _gone = self.0.kill();

@@ -115,7 +115,7 @@ async fn the_agent_is_told_of_terminals_and_the_client_sees_the_agents_own_answe
 async fn nobody_waits_for_a_message_that_was_too_long() {
     let Three { mut client, mut agent, .. } = three(200);
     let filler = "x".repeat(300);
-    // A request: its sender is told, and the next line is the next line.
+    // A request: its sender gets an error, and the next line is read as usual.
     client.say(format!("{{\"id\":\"q\",\"method\":\"m\",\"params\":\"{filler}\"}}\n{{\"id\":2,\"method\":\"next\"}}\n").as_bytes()).await;
     let refused = client.hears_json().await;
     assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("q"), &json!(INVALID_REQUEST)));

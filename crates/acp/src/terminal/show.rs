@@ -44,7 +44,7 @@ fn written(info: &ProcessInfo, output: &str, cut: bool) -> String {
             match (&status["exitCode"], &status["signal"]) {
                 (Value::Number(code), _) => format!("Exit code {code}."),
                 (_, Value::String(signal)) => format!("Ended by {signal}."),
-                _ => "Nobody saw how it ended.".to_owned(),
+                _ => "Its exit status is unknown.".to_owned(),
             }
         }
         _ => format!("It keeps running: `outlast log --follow {id}`."),
@@ -81,6 +81,6 @@ mod tests {
         (over.fate.exit_code, over.fate.signal) = (Some(Some(-9)), Some("SIGKILL".into()));
         assert!(written(&over, "", false).ends_with("\nEnded by SIGKILL."));
         (over.fate.exit_code, over.fate.signal) = (Some(None), None);
-        assert!(written(&over, "", false).ends_with("\nNobody saw how it ended."));
+        assert!(written(&over, "", false).ends_with("\nIts exit status is unknown."));
     }
 }

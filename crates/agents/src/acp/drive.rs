@@ -3,13 +3,13 @@
 use super::AcpSettings;
 use super::line::parse_line;
 use super::talk::{Effect, Talk, TalkEnd};
-use crate::driver::{AgentEvent, AgentFault, AgentNews, Attempt, Conversation, Order, Orders, StopReason};
+use crate::actor::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_LIMIT, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
+use crate::driver::{AgentEvent, AgentFault, AgentNews, Conversation, Order, Orders};
 use crate::program::{AgentInput, AgentOutput, AgentPlace, AgentProcess, Ended, Launch, retried};
 use outlast_acp::{Line, Splitter, TerminalAnswer, TerminalService};
 use outlast_client::{At, Chunk, ClientError, Owner, caller, code};
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
@@ -18,23 +18,17 @@ use tokio::time::Instant;
 const MAX_WAITING_LINES: usize = 1_024;
 /// How many events are held for a slow gateway, next to those in its channel, before the agent is not read any more.
 const MAX_HELD_EVENTS: usize = 256;
-/// How long output may stay open behind the end of the agent without a byte of it: something that it started may hold it for ever.
-const OUTPUT_DRAIN_LIMIT: Duration = Duration::from_secs(2);
-/// How long it is read behind the end in all: what holds it may also write to it for ever.
-pub(crate) const OUTPUT_DRAIN_MOST: Duration = Duration::from_secs(60);
-/// How often the file with standard error is looked at.
-pub(crate) const ERRORS_CHECK_PERIOD: Duration = Duration::from_secs(60);
 /// The name of the file with standard error in the conversation's directory.
 const AGENT_ERRORS_FILE: &str = "agent.stderr";
 
 /// Why an actor ends.
 #[derive(Debug)]
 enum DriveEnd {
-    /// The agent is stopped, and the gateway told.
+    /// The agent is stopped, and that is reported to the gateway.
     Agent(TalkEnd),
     /// The gateway wants the agent stopped.
     Ordered,
-    /// The gateway is not there any more. The agent is left as it is, for the next gateway to find.
+    /// The gateway has ended. The agent keeps running, for the next gateway to find.
     Detached,
 }
 
@@ -88,7 +82,7 @@ struct EarlyOrders {
 }
 
 impl EarlyOrders {
-    /// Takes an order; false if the gateway is not there any more.
+    /// Takes an order; false if the gateway has ended.
     async fn take(&mut self, order: Option<Order>, orders: &Orders, events: &mpsc::Sender<AgentEvent>) -> bool {
         match order {
             None => return false,
@@ -107,22 +101,10 @@ impl EarlyOrders {
     }
 }
 
-pub(crate) fn cancelled_before_prompt(attempt: Attempt) -> AgentEvent {
-    AgentEvent { attempt: Some(attempt), what: AgentNews::Completed { stop_reason: StopReason::Cancelled } }
-}
-
-/// Tells the last event. A prompt that still waits is not given to any agent, and its attempt is told so.
-pub(crate) async fn tell_gone(orders: &mut Orders, events: &mpsc::Sender<AgentEvent>, prompted: Option<Attempt>, why: String) {
-    let waiting = orders.close().map(|prompt| prompt.attempt);
-    let had_prompt = prompted.is_some();
-    // A gateway that is not there any more needs not be told.
-    let _unheard = events.send(AgentEvent { attempt: prompted.or(waiting), what: AgentNews::Gone { had_prompt, why } }).await;
-}
-
 /// A line for the agent.
 struct Outgoing {
     line: Vec<u8>,
-    /// The answer that it is, if it is one about terminals.
+    /// The answer in it, if it is one about terminals.
     answer: Option<TerminalAnswer>,
 }
 
@@ -156,7 +138,7 @@ impl Actor {
     fn new(place: &AgentPlace, settings: &AcpSettings, conversation: Conversation, process: &AgentProcess) -> Self {
         let owner = Owner { session: Some(conversation.key.clone()), task: None, generation: Some(conversation.generation.clone()) };
         let dir = conversation.cwd.to_string_lossy().into_owned();
-        // What runs in a terminal is of the conversation, as the agent itself is: `outlast gateway restart` there must not wait for its own turn.
+        // Processes in a terminal belong to the conversation, as the agent does: `outlast gateway restart` there must not wait for its own turn.
         let own = [("OUTLAST_SESSION", &conversation.key), ("OUTLAST_GENERATION", &conversation.generation)];
         let mut surroundings = place.surroundings.clone();
         surroundings.env.extend(caller(own.map(|(name, value)| (name.into(), value.into())), &conversation.cwd).env);
@@ -183,7 +165,7 @@ impl Actor {
         }
     }
 
-    /// Goes on until the agent or the gateway ends it.
+    /// Runs until the agent or the gateway ends it.
     async fn run(&mut self, orders: &mut Orders, events: &mpsc::Sender<AgentEvent>) -> DriveEnd {
         loop {
             if self.talk.is_free()
@@ -194,7 +176,7 @@ impl Actor {
             if let Some(end) = self.perform() {
                 return DriveEnd::Agent(end);
             }
-            // Lines are read one by one, so that what they cause is done in their order and no more is held than may be.
+            // Lines are read one by one: their effects keep their order, and the bound on held events holds.
             if self.held.len() < MAX_HELD_EVENTS {
                 match self.splitter.next_line() {
                     Some(line) => match self.hear(line) {
@@ -215,9 +197,9 @@ impl Actor {
                     Some(order) => self.order(order, orders),
                     None => return DriveEnd::Detached,
                 },
-                // Before what the agent says, so that a flood holds up no limit.
+                // Before the output of the agent, so that a flood of it delays no time limit.
                 () = until(due) => self.talk.tick(!self.calls.is_empty(), Instant::now()),
-                // A gateway that is slow does not cost the end of what was said.
+                // The end of the output is not lost if the gateway is slow.
                 () = until(drained), if self.held.len() < MAX_HELD_EVENTS => {
                     if self.is_drained().await {
                         return DriveEnd::Agent(self.gone());
@@ -259,7 +241,7 @@ impl Actor {
         }
     }
 
-    /// Does what the talk wants done.
+    /// Carries out the effects of the talk.
     fn perform(&mut self) -> Option<TalkEnd> {
         for effect in self.talk.take_effects() {
             match effect {
@@ -282,7 +264,7 @@ impl Actor {
                 AgentFault::TimedOut,
                 format!("the agent does not read its input: {MAX_WAITING_LINES} messages wait for it"),
             )),
-            // The writer ends when the agent does, whose output tells how.
+            // The writer ends when the agent does; the end of its output reports how.
             Err(mpsc::error::TrySendError::Closed(_)) => None,
         }
     }
@@ -291,7 +273,7 @@ impl Actor {
         self.write(Outgoing { line: answer.line().to_vec(), answer: Some(answer) })
     }
 
-    /// Keeps an event until the gateway has room for it. Drafts that wait are told as one.
+    /// Keeps an event until the gateway has room for it. Drafts that wait are joined.
     fn hold(&mut self, event: AgentEvent) {
         if let AgentNews::Draft(more) = &event.what
             && let Some(AgentEvent { attempt, what: AgentNews::Draft(text) }) = self.held.back_mut()
@@ -370,7 +352,7 @@ impl Actor {
         None
     }
 
-    /// The program was found when an agent was last chosen, and may be another one by now.
+    /// The error names the program: it was found when an agent was last chosen, and may have been replaced since.
     fn does_not_speak(&self, nonsense: &impl std::fmt::Display) -> String {
         let program = &self.command_line;
         format!(
@@ -378,7 +360,7 @@ impl Actor {
         )
     }
 
-    /// Whether nothing more of an agent that is over is waited for.
+    /// Whether the rest of an ended agent's output was read, or its time is up.
     async fn is_drained(&mut self) -> bool {
         let is_late = self.end.as_ref().is_none_or(|(_, at)| *at + OUTPUT_DRAIN_MOST <= Instant::now());
         // An engine that does not answer for so long has nothing to add.
@@ -397,7 +379,7 @@ impl Actor {
         })
     }
 
-    /// Stops the agent and tells the gateway, in this order: once it is told, the next agent may be started.
+    /// Stops the agent, then reports to the gateway: after the report, the next agent may be started.
     async fn finish(mut self, end: DriveEnd, process: &AgentProcess, orders: &mut Orders, events: &mpsc::Sender<AgentEvent>) {
         if let Some(writer) = &self.writer {
             writer.abort();
@@ -406,7 +388,7 @@ impl Actor {
             return;
         }
         let mut attempt = self.talk.close();
-        // The talk has nothing to send to an agent that is stopped; what it tells belongs to the turn.
+        // Lines for the agent are dropped, because it is stopped. Reports belong to the turn.
         for effect in self.talk.take_effects() {
             if let Effect::Tell(event) = effect {
                 self.hold(event);
@@ -462,24 +444,12 @@ async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, tokio::task::J
     }
 }
 
-/// What it means that nothing more is written. An agent that is over tells by its output how it ended.
+/// What the end of the writer means. If the agent has ended, the end of its output reports how.
 fn unwritten(written: Result<Result<(), ClientError>, tokio::task::JoinError>) -> Option<TalkEnd> {
     match written {
         Ok(Ok(())) => None,
         Ok(Err(error)) if matches!(error.code(), code::ALREADY_EXITED | code::NO_INPUT) => None,
         Ok(Err(error)) => Some(TalkEnd::Gone(format!("the agent cannot be written to: {error}"))),
         Err(_) => Some(TalkEnd::Gone("the agent cannot be written to".into())),
-    }
-}
-
-/// When output is read no more behind the end of an agent.
-pub(crate) fn drained_at(ended_at: Instant, last_progress: Instant) -> Instant {
-    (last_progress.max(ended_at) + OUTPUT_DRAIN_LIMIT).min(ended_at + OUTPUT_DRAIN_MOST)
-}
-
-pub(crate) async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }

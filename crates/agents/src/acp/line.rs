@@ -27,7 +27,7 @@ pub enum Incoming {
     Blank,
     /// An answer to a request of ours.
     Answer {
-        /// The request's id; nothing if it is none of ours.
+        /// The request's id; `None` if it is none of ours.
         id: Option<u64>,
         /// What was answered.
         outcome: Result<Value, RpcFailure>,
@@ -79,7 +79,7 @@ pub enum Incoming {
     },
     /// Another notification.
     Notification {
-        /// Which.
+        /// Its method.
         method: String,
     },
 }
@@ -161,7 +161,7 @@ struct Envelope<'a> {
 ///
 /// # Errors
 ///
-/// If it is not one JSON object that asks, tells or answers something.
+/// If it is not one JSON object with a request, a notification or an answer.
 pub fn parse_line(line: &[u8]) -> Result<Incoming, Nonsense> {
     let nonsense = |why| Nonsense { why, start: one_line(&String::from_utf8_lossy(&line[..line.len().min(1 << 10)]), MAX_NONSENSE_CHARS) };
     match line.iter().find(|b| !b.is_ascii_whitespace()) {
@@ -378,7 +378,7 @@ mod tests {
         let done = update_of(json!({"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed", "title": null}));
         let news = ToolNews { id: "1".into(), title: None, kind: None, status: Some(ToolStatus::Completed), detail: None };
         assert_eq!(done, Incoming::Tool { session: "s".into(), tool: news });
-        // The tool of an MCP server is told with the command that it runs.
+        // The tool of an MCP server is shown with the command that it runs.
         for (title, input, want) in [
             ("outlast_run", json!({"command": "make"}), "outlast_run: make"),
             ("Tool: outlast/exec_command", json!({"server": "outlast", "arguments": {"cmd": "make"}}), "Tool: outlast/exec_command: make"),

@@ -1,33 +1,26 @@
-//! The conversation with one agent as the protocol has it: what is said next, decided without doing anything.
+//! The state of the protocol with one agent. It decides what to do next, and does nothing itself.
 //!
-//! [`Talk`] is told what the agent says, what the gateway orders and what time it is. It says what to send, what to tell the gateway, and whether the agent is to be
-//! stopped. `drive.rs` does these things.
+//! [`Talk`] takes what the agent says, what the gateway orders and the time. It returns what to send, what to report to the gateway, and whether to stop the agent.
+//! `drive.rs` does these things. `opening.rs` has the way to an open session, `turn.rs` has the turns in it.
 
-use super::line::{Incoming, MAX_AGENT_ID_BYTES, RequestId, RpcFailure, ToolNews};
+mod opening;
+mod turn;
+
+use super::line::{Incoming, RequestId, RpcFailure};
 use super::{AcpLimits, AcpSettings, McpServer};
-use crate::driver::{
-    AgentEvent, AgentFault, AgentNews, Attempt, Block, Conversation, MAX_REPLY_BYTES, Opened, Prompt, StopReason, ToolLine, ToolStatus,
-};
+use crate::driver::{AgentEvent, AgentFault, AgentNews, Attempt, Block, Conversation, Opened, Prompt};
 use crate::permission::{Decision, PermissionAsk, PermissionPolicy, Ruling, SettledBy};
 use crate::program::one_line;
 use serde_json::{Value, json};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::time::Instant;
+use turn::{MAX_TURN_PARTS, TalkTurn};
 
 /// The version of the protocol that is spoken.
 const ACP_VERSION: u64 = 1;
-/// How many tool calls, changes of them, questions and pieces of text one turn may have. Each is a row that is kept. An agent that works for a day has a tenth of
-/// it; one that has more repeats itself.
-const MAX_TURN_PARTS: usize = 20_000;
 /// How many bytes an agent may write in one turn, tool calls included. Some agents repeat all of a tool's output with each update.
 const MAX_TURN_BYTES: u64 = 1 << 30;
-/// How many tool calls of a turn are remembered. The oldest is forgotten first, and an update of it is then told under its id.
-const MAX_KNOWN_TOOLS: usize = 4_096;
-/// How long a tool call whose input is being written waits for its title, before it is told as it is.
-const PENDING_TOOL_LIMIT: Duration = Duration::from_millis(500);
-/// How many such calls wait at once, and how many are remembered with what was said of them. With one more, all are told.
-const MAX_UNTOLD_TOOLS: usize = 16;
 /// How many permissions may be asked for at once. One more is denied.
 const MAX_OPEN_PERMISSIONS: usize = 64;
 /// How many characters of an agent's error are quoted.
@@ -35,20 +28,16 @@ const MAX_FAILURE_CHARS: usize = 500;
 /// How long an agent that loaded a session may say nothing before the wait for the end of its replay is given up. It is asked something that every agent answers at
 /// once, so this is for an agent that does not answer.
 const REPLAY_SILENCE_LIMIT: Duration = Duration::from_secs(2);
-/// What an agent is asked to see that its replay is over. No agent knows it, and each answers so: names with an underscore are free for extensions.
-const FENCE_METHOD: &str = "_outlast/fence";
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
-/// The agent wants its user to log in.
-const AUTH_REQUIRED: i64 = -32000;
 
-/// What to do.
+/// What `drive.rs` has to do.
 #[derive(Debug, PartialEq)]
 pub(super) enum Effect {
     /// Write this line to the agent.
     Send(Vec<u8>),
-    /// Tell the gateway.
+    /// Report this to the gateway.
     Tell(AgentEvent),
     /// Stop the agent.
     End(TalkEnd),
@@ -59,7 +48,7 @@ pub(super) enum Effect {
 pub(super) enum TalkEnd {
     /// The attempt has failed by this fault of the agent's.
     Failed(AgentFault, String),
-    /// The agent cannot go on.
+    /// The agent cannot continue.
     Gone(String),
 }
 
@@ -70,11 +59,11 @@ enum Stage {
     Greeting { request: u64 },
     /// A session is being opened in this way.
     Opening { request: u64, way: Opened, can_load: bool },
-    /// The session was loaded, and what the agent still replays is awaited. `since` is when it last said something; `is_disturbed` if that was after the question.
+    /// The session was loaded, and the end of the replay is awaited. `since` is when the agent last wrote; `is_disturbed` if that was after the question.
     Settling { request: u64, session: String, since: Instant, is_disturbed: bool },
     /// Prompts are taken.
     Open { session: String },
-    /// It is over.
+    /// It has ended.
     Over,
 }
 
@@ -94,27 +83,6 @@ pub(super) struct Talk {
     /// What goes before the first prompt.
     summary: Option<String>,
     effects: Vec<Effect>,
-}
-
-/// The turn that the agent takes.
-struct TalkTurn {
-    attempt: Attempt,
-    request: u64,
-    /// The text since the last part.
-    text: String,
-    reply_bytes: usize,
-    /// How many parts were told.
-    parts: usize,
-    heard_bytes: u64,
-    last_heard: Instant,
-    tools: HashMap<String, ToolLine>,
-    tool_order: VecDeque<String>,
-    /// Calls that were not told yet, and since when. Agents announce a call before they know with what it is called, and its line is written once.
-    untold: VecDeque<(String, Instant)>,
-    /// What was said of calls before they began, by their ids. A request for a permission may not repeat it.
-    announced: VecDeque<(String, String)>,
-    /// When a cancel must be answered, if it was cancelled.
-    cancel_limit: Option<Instant>,
 }
 
 /// A permission that was not decided about.
@@ -171,7 +139,7 @@ impl Talk {
         let Stage::Open { session } = &self.stage else { return };
         let summary = self.summary.take().map(Block::Text);
         let mut texts: Vec<String> = summary.into_iter().chain(prompt.blocks).map(|Block::Text(text)| text).collect();
-        // Some agents join blocks without anything in between: the end of a note and the words of a person would be one line.
+        // Some agents join blocks without a separator: the end of a note and the words of a person would be one line.
         if let Some((_, before)) = texts.split_last_mut() {
             before.iter_mut().for_each(|text| text.push_str("\n\n"));
         }
@@ -179,20 +147,7 @@ impl Talk {
         let params = json!({ "sessionId": session, "prompt": blocks });
         self.tell(Some(prompt.attempt.clone()), AgentNews::Prompted);
         let request = self.ask("session/prompt", params);
-        self.turn = Some(TalkTurn {
-            attempt: prompt.attempt,
-            request,
-            text: String::new(),
-            reply_bytes: 0,
-            parts: 0,
-            heard_bytes: 0,
-            last_heard: now,
-            tools: HashMap::new(),
-            tool_order: VecDeque::new(),
-            untold: VecDeque::new(),
-            announced: VecDeque::new(),
-            cancel_limit: None,
-        });
+        self.turn = Some(TalkTurn::new(prompt.attempt, request, now));
     }
 
     /// Cancels the turn, if it is of this attempt.
@@ -220,7 +175,7 @@ impl Talk {
         }
     }
 
-    /// A person came, or the last one left. The limit of what is asked counts anew, so that a person who leaves has time to come back.
+    /// A person came, or the last one left. The time limit of open questions starts again, so that a person who leaves has time to come back.
     pub(super) fn attend(&mut self, is_attended: bool, now: Instant) {
         if self.is_attended != is_attended {
             self.is_attended = is_attended;
@@ -228,14 +183,14 @@ impl Talk {
         }
     }
 
-    /// The agent showed life in another way than by a line.
+    /// The agent was active in another way than by writing a line.
     pub(super) fn touch(&mut self, now: Instant) {
         if let Some(turn) = &mut self.turn {
             turn.last_heard = now;
         }
     }
 
-    /// The agent said something, in this many bytes.
+    /// The agent wrote a line of this many bytes.
     pub(super) fn hear(&mut self, said: Incoming, bytes: usize, now: Instant) {
         if let Some(turn) = &mut self.turn {
             turn.last_heard = now;
@@ -267,7 +222,7 @@ impl Talk {
         }
     }
 
-    /// When something is due without a word of the agent's. While calls of the agent are served it is we who are silent.
+    /// The next time at which [`Talk::tick`] has something to do. While calls of the agent are served, its silence does not count: it waits for us.
     pub(super) fn deadline(&self, are_calls_under_way: bool) -> Option<Instant> {
         let limit = self.policy.limit(self.is_attended);
         let permission = self.permissions.iter().map(|open| open.asked_at + limit).min();
@@ -281,7 +236,7 @@ impl Talk {
             Some(_) if are_calls_under_way || !self.permissions.is_empty() => None,
             Some(turn) => Some(turn.last_heard + self.limits.silence),
         };
-        let untold = self.turn.as_ref().and_then(|turn| turn.untold.front()).map(|(_, since)| *since + PENDING_TOOL_LIMIT);
+        let untold = self.turn.as_ref().and_then(TalkTurn::untold_due);
         permission.into_iter().chain(turn).chain(untold).min()
     }
 
@@ -295,7 +250,7 @@ impl Talk {
             self.settle(open, &ruling, SettledBy::Limit(limit));
             self.touch(now);
         }
-        if self.turn.as_ref().and_then(|turn| turn.untold.front()).is_some_and(|(_, since)| *since + PENDING_TOOL_LIMIT <= now) {
+        if self.turn.as_ref().and_then(TalkTurn::untold_due).is_some_and(|due| due <= now) {
             self.tell_untold();
         }
         if self.deadline(are_calls_under_way).is_none_or(|due| due > now) {
@@ -341,194 +296,6 @@ impl Talk {
         }
     }
 
-    fn greeted(&mut self, outcome: Result<Value, RpcFailure>) {
-        let answer = match outcome {
-            Ok(answer) => answer,
-            Err(failure) => return self.end(TalkEnd::Gone(format!("the agent refused to initialize: {}", shown(&failure)))),
-        };
-        if answer["protocolVersion"].as_u64() != Some(ACP_VERSION) {
-            let theirs = one_line(&answer["protocolVersion"].to_string(), MAX_FAILURE_CHARS);
-            return self.end(TalkEnd::Gone(format!("the agent speaks ACP version {theirs}, and this gateway version {ACP_VERSION}")));
-        }
-        let abilities = &answer["agentCapabilities"];
-        let can_load = abilities["loadSession"] == true;
-        let can_resume = !matches!(abilities["sessionCapabilities"]["resume"], Value::Null | Value::Bool(false));
-        let way = match &self.conversation.agent_session {
-            Some(_) if can_resume => Opened::Resumed,
-            Some(_) if can_load => Opened::Loaded,
-            _ => Opened::New,
-        };
-        self.open(way, can_load);
-    }
-
-    fn open(&mut self, way: Opened, can_load: bool) {
-        let servers: Vec<Value> = self.mcp.iter().map(McpServer::to_json).collect();
-        let mut params = json!({ "cwd": self.conversation.cwd.to_string_lossy(), "mcpServers": servers });
-        let method = match way {
-            Opened::Resumed => "session/resume",
-            Opened::Loaded => "session/load",
-            Opened::New | Opened::PerTurn => "session/new",
-        };
-        if way != Opened::New {
-            params["sessionId"] = json!(self.conversation.agent_session);
-        }
-        let request = self.ask(method, params);
-        self.stage = Stage::Opening { request, way, can_load };
-    }
-
-    /// Asks until a question is answered without an update before the answer. Gemini CLI answers `session/load` first and replays afterwards; in a turn, that would be
-    /// taken for the reply.
-    fn settle_replay(&mut self, session: String, now: Instant) {
-        let request = self.ask(FENCE_METHOD, json!({}));
-        self.stage = Stage::Settling { request, session, since: now, is_disturbed: false };
-    }
-
-    fn is_open(&mut self, session: String, way: Opened) {
-        self.stage = Stage::Open { session: session.clone() };
-        self.tell(None, AgentNews::Ready { session: Some(session), opened: way });
-    }
-
-    fn opened(&mut self, way: Opened, can_load: bool, outcome: Result<Value, RpcFailure>, now: Instant) {
-        let session = match (way, &outcome) {
-            // What an agent replays comes when no turn is open, and so is told to no one.
-            (Opened::Resumed | Opened::Loaded, Ok(_)) => self.conversation.agent_session.clone(),
-            (Opened::New | Opened::PerTurn, Ok(answer)) => {
-                answer["sessionId"].as_str().filter(|name| name.len() <= MAX_AGENT_ID_BYTES).map(str::to_owned)
-            }
-            (_, Err(_)) => None,
-        };
-        if let Some(session) = session {
-            if way == Opened::New {
-                self.summary = self.conversation.summary.take();
-            }
-            return match way {
-                Opened::Loaded => self.settle_replay(session, now),
-                Opened::Resumed | Opened::New | Opened::PerTurn => self.is_open(session, way),
-            };
-        }
-        match (way, outcome) {
-            // An agent forgets sessions: the next way is tried with the same process.
-            (Opened::Resumed, Err(failure)) if failure.code != AUTH_REQUIRED => {
-                self.open(if can_load { Opened::Loaded } else { Opened::New }, can_load);
-            }
-            (Opened::Loaded, Err(failure)) if failure.code != AUTH_REQUIRED => self.open(Opened::New, can_load),
-            (_, Err(failure)) if failure.code == AUTH_REQUIRED => {
-                let why = format!("the agent wants you to log in: run it once by hand ({})", shown(&failure));
-                self.end(TalkEnd::Gone(why));
-            }
-            (_, Err(failure)) => self.end(TalkEnd::Gone(format!("the agent opened no session: {}", shown(&failure)))),
-            (_, Ok(_)) => self.end(TalkEnd::Gone("the agent opened a session without a name that could be kept".into())),
-        }
-    }
-
-    fn turn_over(&mut self, outcome: Result<Value, RpcFailure>) {
-        self.tell_untold();
-        let Some(turn) = self.turn.take() else { return };
-        self.flush(&turn.text, &turn.attempt);
-        // Requests of a turn that is over are of no use to the agent.
-        while let Some(open) = self.permissions.pop_front() {
-            self.settle_of(Some(turn.attempt.clone()), open, &Ruling::Cancelled, SettledBy::Cancel);
-        }
-        let what = match outcome {
-            Ok(answer) => AgentNews::Completed { stop_reason: stop_reason(answer["stopReason"].as_str().unwrap_or("end_turn")) },
-            // Some agents answer a prompt that was cancelled with an error.
-            Err(_) if turn.cancel_limit.is_some() => AgentNews::Completed { stop_reason: StopReason::Cancelled },
-            Err(failure) => AgentNews::Failed { fault: AgentFault::Reported, why: shown(&failure) },
-        };
-        self.tell(Some(turn.attempt), what);
-    }
-
-    /// Text of the session between turns, and of other sessions, is no reply to anything.
-    fn text(&mut self, session: &str, text: &str) {
-        if turn_in(&self.stage, &mut self.turn, session).is_some() {
-            self.tell_untold();
-        }
-        let Some(turn) = turn_in(&self.stage, &mut self.turn, session) else { return };
-        turn.reply_bytes += text.len();
-        if turn.reply_bytes > MAX_REPLY_BYTES {
-            return self.end(TalkEnd::Failed(AgentFault::Garbled, format!("the agent wrote a reply of more than {MAX_REPLY_BYTES} bytes")));
-        }
-        turn.text.push_str(text);
-        let attempt = turn.attempt.clone();
-        self.tell(Some(attempt), AgentNews::Draft(text.to_owned()));
-    }
-
-    fn tool(&mut self, session: &str, news: ToolNews, now: Instant) {
-        let Some(turn) = turn_in(&self.stage, &mut self.turn, session) else { return };
-        if let Some(detail) = news.detail {
-            turn.announced.retain(|(id, _)| *id != news.id);
-            turn.announced.push_back((news.id.clone(), detail));
-            if turn.announced.len() > MAX_UNTOLD_TOOLS {
-                turn.announced.pop_front();
-            }
-        }
-        let before = turn.tools.get(&news.id);
-        let is_new = before.is_none();
-        // A call without a word about it has begun; one that is called pending has not.
-        let is_pending = news.status == Some(ToolStatus::Pending);
-        let mut line = before.cloned().unwrap_or_else(|| ToolLine {
-            id: news.id.clone(),
-            title: news.title.clone().unwrap_or_else(|| news.id.clone()),
-            kind: None,
-            status: ToolStatus::Pending,
-        });
-        line.title = news.title.filter(|title| !title.is_empty()).unwrap_or(line.title);
-        line.kind = news.kind.or(line.kind);
-        line.status = news.status.unwrap_or(line.status);
-        if before == Some(&line) {
-            return;
-        }
-        turn.parts += 1;
-        if turn.parts > MAX_TURN_PARTS {
-            return self.too_many_parts();
-        }
-        turn.tools.insert(news.id.clone(), line.clone());
-        if is_new {
-            turn.tool_order.push_back(news.id.clone());
-            if turn.tool_order.len() > MAX_KNOWN_TOOLS
-                && let Some(oldest) = turn.tool_order.pop_front()
-            {
-                turn.tools.remove(&oldest);
-            }
-        }
-        let is_waiting = turn.untold.iter().any(|(id, _)| *id == news.id);
-        if is_new && !is_waiting {
-            turn.untold.push_back((news.id, now));
-        } else if !is_waiting {
-            let attempt = turn.attempt.clone();
-            return self.tell(Some(attempt), AgentNews::Tool(line));
-        }
-        if !is_pending || turn.untold.len() > MAX_UNTOLD_TOOLS {
-            // Those that were announced before it are told before it.
-            self.tell_untold();
-        }
-    }
-
-    /// Tells the calls that wait for it, as they stand.
-    fn tell_untold(&mut self) {
-        let Some(turn) = &mut self.turn else { return };
-        if turn.untold.is_empty() {
-            return;
-        }
-        let (attempt, text) = (turn.attempt.clone(), std::mem::take(&mut turn.text));
-        let lines: Vec<ToolLine> = turn.untold.drain(..).filter_map(|(id, _)| turn.tools.get(&id).cloned()).collect();
-        // A part ends where the agent begins to do something, so that people read words and deeds in their order.
-        self.flush(&text, &attempt);
-        for line in lines {
-            self.tell(Some(attempt.clone()), AgentNews::Tool(line));
-        }
-    }
-
-    /// What an agent says of a call when it asks for a permission, and what it said before, if that is something else.
-    fn with_announced(&self, call: &str, detail: Option<String>) -> Option<String> {
-        let of_call = |turn: &TalkTurn| turn.announced.iter().find(|(id, _)| id == call).map(|(_, detail)| detail.clone());
-        let announced = self.turn.as_ref().and_then(of_call);
-        match (detail, announced) {
-            (Some(detail), Some(announced)) if !detail.contains(&announced) => Some(format!("{detail} {announced}")),
-            (detail, announced) => detail.or(announced),
-        }
-    }
-
     fn asked(&mut self, open: OpenPermission) {
         self.tell_untold();
         if let Some(turn) = &mut self.turn {
@@ -550,10 +317,6 @@ impl Talk {
         self.permissions.push_back(open);
     }
 
-    fn too_many_parts(&mut self) {
-        self.end(TalkEnd::Failed(AgentFault::Garbled, format!("the agent did more than {MAX_TURN_PARTS} things in one turn")));
-    }
-
     fn settle(&mut self, open: OpenPermission, ruling: &Ruling, by: SettledBy) {
         self.settle_of(self.attempt().cloned(), open, ruling, by);
     }
@@ -570,13 +333,6 @@ impl Talk {
 
     fn refuse(&mut self, id: &RequestId, code: i64, message: &str) {
         self.send(&json!({ "jsonrpc": "2.0", "id": id.0, "error": { "code": code, "message": message } }));
-    }
-
-    /// Tells a part of the reply. Blank lines around it are the agent's way to set it off from what came before; people and scripts have their own.
-    fn flush(&mut self, text: &str, attempt: &Attempt) {
-        if !text.trim().is_empty() {
-            self.tell(Some(attempt.clone()), AgentNews::Text(text.trim_matches('\n').to_owned()));
-        }
     }
 
     fn ask(&mut self, method: &str, params: Value) -> u64 {
@@ -600,31 +356,12 @@ impl Talk {
     }
 }
 
-/// The turn, if it is in this session.
-fn turn_in<'a>(stage: &Stage, turn: &'a mut Option<TalkTurn>, session: &str) -> Option<&'a mut TalkTurn> {
-    match stage {
-        Stage::Open { session: own } if own == session => turn.as_mut(),
-        Stage::Greeting { .. } | Stage::Opening { .. } | Stage::Settling { .. } | Stage::Open { .. } | Stage::Over => None,
-    }
-}
-
 fn shown(failure: &RpcFailure) -> String {
     let message = one_line(&failure.message, MAX_FAILURE_CHARS);
     let message = if message.is_empty() { format!("error {}", failure.code) } else { message };
     match &failure.details {
         Some(details) if !message.contains(details.as_str()) => format!("{message}: {details}"),
         Some(_) | None => message,
-    }
-}
-
-fn stop_reason(word: &str) -> StopReason {
-    match word {
-        "end_turn" => StopReason::EndTurn,
-        "max_tokens" => StopReason::MaxTokens,
-        "max_turn_requests" => StopReason::MaxTurnRequests,
-        "refusal" => StopReason::Refusal,
-        "cancelled" => StopReason::Cancelled,
-        other => StopReason::Other(one_line(other, MAX_FAILURE_CHARS)),
     }
 }
 

@@ -15,7 +15,7 @@ pub enum EnvFileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// It is too long.
@@ -34,7 +34,7 @@ pub enum EnvFileError {
     },
 }
 
-/// Reads the file anew for every start of an agent, so that a new key counts from the next start on.
+/// Reads the file again for every start of an agent, so that a new key counts from the next start on.
 pub(super) fn read_env_file(path: &Path) -> Result<Vec<EnvVar>, EnvFileError> {
     let unreadable = |error| EnvFileError::Unreadable { path: path.to_owned(), error };
     let file = std::fs::File::open(path).map_err(unreadable)?;

@@ -1,9 +1,9 @@
 //! What earlier agents of a conversation left behind: their processes in the engine, and their files.
 //!
-//! A turn is recorded before the next one of its conversation is started. So when an agent is started, nothing depends on the agents that are over. Those that
+//! A turn is recorded before the next one of its conversation is started. So when an agent is started, nothing depends on the agents that have ended. Those that
 //! failed are kept for a while, for people who look for the reason.
 
-use super::process::Ended;
+use super::ended::Ended;
 use outlast_client::{Client, ProcessId, ProcessInfo, Reason, code};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl Leftovers {
         let mut sorted = Self { removable: Vec::new(), kept: next.into_iter().collect() };
         let mut failures = 0;
         for info in finished.into_iter().filter(|info| Some(info.session_id) != next) {
-            // One that was stopped is over because its turn was, or because another one took its place.
+            // A stopped agent is no failure: its turn had ended, or another agent took its place.
             let is_failure = info.fate.completion_reason != Some(Reason::Killed) && Ended::of(&info.fate) != Ended::Exited(0);
             failures += usize::from(is_failure);
             match is_failure && failures <= MAX_KEPT_FAILURES {

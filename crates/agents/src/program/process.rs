@@ -1,30 +1,22 @@
 //! One agent as a process of the engine: started, read, waited for and stopped, over any number of engines.
 
+use super::ended::Ended;
 use super::env_file::read_env_file;
+use super::errors_file::{empty_if_longer, last_line};
 use super::leftovers::{Leftovers, remove_process, remove_processes};
+use super::retry::{EngineOutage, retried};
 use super::{AgentPlace, EnvFileError, agent_session, clear_agents, own_file, stop_left_behind};
 use crate::driver::Conversation;
-use outlast_client::{
-    Chunk, Chunks, Client, ClientError, ErrorKind, Fate, From, Kill, Owner, ProcessId, ProcessInfo, Reason, Run, Spec, code,
-};
+use outlast_client::{Chunk, Chunks, Client, ClientError, From, Kill, Owner, ProcessId, Run, Spec, code};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// How long an agent may take to end after SIGTERM before it is killed with its tree.
 const AGENT_STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long the end of an agent may wait for its removal.
 const REMOVE_LIMIT: Duration = Duration::from_secs(2);
-/// How long no engine may answer before an agent is reported as gone. The client starts an engine if it must, so this is only reached where none stays up.
-const ENGINE_OUTAGE_LIMIT: Duration = Duration::from_secs(60);
-/// How long to wait before the engine is asked again. No descriptor tells when an engine of another program listens again.
-const ENGINE_RETRY_PAUSE: Duration = Duration::from_millis(250);
-/// How much of an agent's standard error is kept. When the file is longer it is emptied, and the agent goes on at its beginning.
+/// How much of an agent's standard error is kept. When the file is longer it is emptied, and the agent writes on at its beginning.
 const MAX_ERRORS_BYTES: u64 = 4 << 20;
-/// How much of the end of a file is looked through for its last line.
-const LAST_LINE_BYTES: u64 = 4 << 10;
-/// How many characters of a line are quoted in a sentence for people.
-const MAX_QUOTED_CHARS: usize = 300;
 
 /// Sends standard error to a file, and replaces the shell by the agent. In pipe mode the engine keeps both outputs in one log, and a warning of the agent's in
 /// the middle of a line would break the protocol. It appends, so that emptying the file is safe while the agent writes. The program and its arguments are the
@@ -39,7 +31,7 @@ exec "$@""#;
 /// so that no other program is found in place of the one that was found before. An empty PATH gets no empty entry, which would be the working directory.
 const WITH_OUTLAST: &str = r#"command -v outlast >/dev/null || { PATH=${PATH:+$PATH:}$OUTLAST_DIR; export PATH; }; unset OUTLAST_DIR
 "#;
-/// The same for a command, with a file as standard input, which is at its end behind the prompt.
+/// The same for a command, with a file as standard input, which ends after the prompt.
 const WITH_PROMPT_FROM_FILE: &str =
     r#"exec 2>>"$OUTLAST_STDERR" <"$OUTLAST_STDIN"; unset OUTLAST_STDERR OUTLAST_STDIN OUTLAST_START; exec "$@""#;
 /// Runs one of the two. The script and the files are in variables that the agent does not get, so that lists show the agent's command and not ours.
@@ -158,7 +150,7 @@ impl AgentProcess {
         AgentOutput { client: self.client.clone(), name: self.name.clone(), chunks, outage: EngineOutage::default() }
     }
 
-    /// Returns once the agent itself is over; something that it started may live on.
+    /// Returns once the agent itself has ended; its descendants may keep running.
     pub(crate) async fn ended(self) -> Result<Ended, ClientError> {
         let waited = retried(|| self.client.wait(&self.name, None)).await?;
         Ok(Ended::of(&waited.fate))
@@ -185,57 +177,13 @@ impl AgentProcess {
     }
 }
 
-/// Stops one process with its whole tree. Of one that is over it stops what is left: a worker that outlived its agent would work beside the next one.
+/// Stops one process with its whole tree. If the process has ended, its descendants are stopped: a worker that outlived its agent would work beside the next one.
 pub(crate) async fn stop_process(client: &Client, id: ProcessId) -> Result<(), ClientError> {
     match client.kill(&id.to_string(), Kill::within(AGENT_STOP_GRACE)).await {
         Ok(_) => Ok(()),
         Err(e) if matches!(e.code(), code::ALREADY_EXITED | code::NOT_FOUND) => Ok(()),
         Err(e) => Err(e),
     }
-}
-
-/// How an agent ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// It exited with this code.
-    Exited(i32),
-    /// A signal killed it.
-    Killed { signal: String, is_out_of_memory: bool },
-    /// It never ran.
-    NotStarted(String),
-    /// Its end was not observed: the machine or its keepers went down.
-    Lost,
-}
-
-impl Ended {
-    pub(crate) fn of(fate: &Fate) -> Self {
-        match (&fate.signal, fate.exit_code.flatten()) {
-            (Some(signal), _) => Self::Killed { signal: signal.clone(), is_out_of_memory: fate.oom },
-            (None, Some(exit)) => Self::Exited(exit),
-            (None, None) if fate.completion_reason == Some(Reason::FailedStart) => {
-                Self::NotStarted(fate.start_error.clone().unwrap_or_else(|| "it could not be started".into()))
-            }
-            (None, None) => Self::Lost,
-        }
-    }
-}
-
-impl std::fmt::Display for Ended {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Exited(exit) => write!(f, "exited with code {exit}"),
-            Self::Killed { signal, is_out_of_memory: true } => write!(f, "was killed by {signal} because memory ran out"),
-            Self::Killed { signal, is_out_of_memory: false } => write!(f, "was killed by {signal}"),
-            Self::NotStarted(why) => write!(f, "could not be started: {why}"),
-            Self::Lost => f.write_str("is gone, and its end was not observed"),
-        }
-    }
-}
-
-/// Whether a process that the engine knows is the agent of an attempt whose end was observed or can still be.
-pub(crate) fn is_held(info: &ProcessInfo, key: &str) -> bool {
-    let is_lost = info.status == outlast_client::Status::Exited && Ended::of(&info.fate) == Ended::Lost;
-    info.session_key.as_deref() == Some(agent_session(key).as_str()) && !is_lost
 }
 
 /// The output of an agent, which survives its engine.
@@ -268,119 +216,16 @@ impl AgentOutput {
 }
 
 impl AgentOutput {
-    /// Whether everything was read that is in the log by now. An engine that was started again may need a moment before it goes on with the output.
+    /// Whether the whole log was read. An engine that was started again may need a moment before it serves more output.
     pub(crate) async fn is_all_read(&self) -> Result<bool, ClientError> {
         let info = retried(|| self.client.poll(&self.name)).await?;
         Ok(self.chunks.next_byte().unwrap_or(0) >= info.output_bytes)
     }
 }
 
-/// How long the engine has not answered.
-#[derive(Debug, Default)]
-struct EngineOutage {
-    since: Option<Instant>,
-    again_at: Option<Instant>,
-}
-
-impl EngineOutage {
-    /// Notes a failure; returned if asking again will not help, or was tried for long enough.
-    fn began(&mut self, error: ClientError) -> Result<(), ClientError> {
-        let now = Instant::now();
-        let since = *self.since.get_or_insert(now);
-        if !is_passing(&error) || now.duration_since(since) > ENGINE_OUTAGE_LIMIT {
-            return Err(error);
-        }
-        self.again_at = Some(now + ENGINE_RETRY_PAUSE);
-        Ok(())
-    }
-
-    fn is_over(&mut self) {
-        *self = Self::default();
-    }
-
-    /// Waits until it is time to ask again.
-    async fn pause(&mut self) {
-        if let Some(again_at) = self.again_at {
-            tokio::time::sleep_until(again_at).await;
-            self.again_at = None;
-        }
-    }
-}
-
-/// Whether the same question may be answered later.
-fn is_passing(error: &ClientError) -> bool {
-    match error {
-        ClientError::Refused(e) => e.kind == ErrorKind::Unavailable || matches!(e.code.as_str(), code::INPUT_FULL | code::MAYBE_WRITTEN),
-        ClientError::Unavailable { .. } | ClientError::Connect { .. } | ClientError::Start { .. } => true,
-        _ => false,
-    }
-}
-
-/// Asks again as long as the engine may come back. The question must be one that can be asked twice.
-pub(crate) async fn retried<T, F>(mut ask: impl FnMut() -> F) -> Result<T, ClientError>
-where
-    F: Future<Output = Result<T, ClientError>>,
-{
-    let mut outage = EngineOutage::default();
-    loop {
-        match ask().await {
-            Ok(answer) => return Ok(answer),
-            Err(error) => outage.began(error)?,
-        }
-        outage.pause().await;
-    }
-}
-
-/// Empties a file to which a program appends.
-fn empty_if_longer(file: &Path, most_bytes: u64) {
-    if std::fs::metadata(file).is_ok_and(|meta| meta.len() > most_bytes) {
-        // It is looked at again in a while; the file is for people who look for a reason, and nothing depends on it.
-        let _later = std::fs::OpenOptions::new().write(true).open(file).and_then(|file| file.set_len(0));
-    }
-}
-
-/// The last line of a file that says something, short and printable. What is before `from` is not looked at, unless the file was emptied since.
-fn last_line(file: &Path, from: u64) -> Option<String> {
-    use std::io::{Read as _, Seek as _, SeekFrom};
-    let mut file = std::fs::File::open(file).ok()?;
-    let length = file.metadata().ok()?.len();
-    let from = if from > length { 0 } else { from };
-    file.seek(SeekFrom::Start(length.saturating_sub(LAST_LINE_BYTES).max(from))).ok()?;
-    let mut bytes = Vec::new();
-    file.take(LAST_LINE_BYTES).read_to_end(&mut bytes).ok()?;
-    last_line_of(&String::from_utf8_lossy(&bytes))
-}
-
-/// The last line of a text that says something, short and printable. Below an error, Node prints a stack and its own version: then the error is meant.
-pub(crate) fn last_line_of(text: &str) -> Option<String> {
-    let mut lines = text.lines().rev().map(|line| one_line(line, MAX_QUOTED_CHARS)).filter(|line| !line.is_empty());
-    let last = lines.next()?;
-    match last.starts_with("Node.js v") {
-        true => lines.find(|line| line.contains("Error: ") || line.contains("Error [")).or(Some(last)),
-        false => Some(last),
-    }
-}
-
-/// A text on one line: control characters and runs of blanks become one blank, and what is too long is cut with an ellipsis.
-pub(crate) fn one_line(text: &str, most_chars: usize) -> String {
-    // What cannot be shown is not looked at: a title may be as long as a message.
-    let start: String = text.chars().take(most_chars * 2 + 1).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let line = start.split_whitespace().collect::<Vec<_>>().join(" ");
-    let is_cut = line.chars().count() > most_chars || start.chars().count() > most_chars * 2;
-    if is_cut { line.chars().take(most_chars.saturating_sub(1)).chain(['…']).collect() } else { line }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_short_and_has_nothing_in_it_that_moves_a_cursor() {
-        assert_eq!(one_line("a\x1b[2J\tb\r\nc", 80), "a [2J b c");
-        assert_eq!((one_line("abcd", 4), one_line("abcde", 4)), ("abcd".into(), "abc…".into()));
-        assert_eq!(one_line(&"x".repeat(1 << 20), 4), "xxx…");
-        assert_eq!(one_line(&" ".repeat(1 << 10), 4), "…");
-    }
 
     #[test]
     fn outlast_is_found_last_and_never_by_way_of_the_working_directory() {
@@ -396,40 +241,5 @@ mod tests {
         assert_eq!(path_of(""), "/opt/outlast unset\n", "an empty entry is the working directory");
         std::os::unix::fs::symlink("/bin/true", dir.path().join("outlast")).unwrap();
         assert_eq!(path_of(&own), format!("{own} unset\n"));
-    }
-
-    #[test]
-    fn the_last_line_that_says_something_is_quoted() {
-        assert_eq!(last_line_of("first\nsecond\n \n\n").as_deref(), Some("second"));
-        assert_eq!(last_line_of("\n\n"), None);
-        let node = "file.mjs:20\n  ^^^\nSyntaxError: no export\n    at main (x.js:1:2) {\n  code: 'X'\n}\n\nNode.js v20.20.2\n";
-        assert_eq!(last_line_of(node).as_deref(), Some("SyntaxError: no export"));
-        assert_eq!(last_line_of("killed\nNode.js v20.20.2").as_deref(), Some("Node.js v20.20.2"));
-    }
-
-    #[test]
-    fn a_file_with_errors_is_bounded_and_what_earlier_agents_wrote_is_not_quoted() {
-        use std::io::Write as _;
-        let dir = tempfile::tempdir().unwrap();
-        let path = own_file(dir.path(), "errors").unwrap();
-        let mut writer = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
-        writer.write_all(b"of an earlier agent\n").unwrap();
-        assert_eq!(last_line(&path, 0).as_deref(), Some("of an earlier agent"));
-        assert_eq!(last_line(&path, 20), None);
-        empty_if_longer(&path, 20);
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 20);
-        empty_if_longer(&path, 19);
-        writer.write_all(b"new\n").unwrap();
-        assert_eq!((std::fs::read(&path).unwrap(), last_line(&path, 20)), (b"new\n".to_vec(), Some("new".into())));
-    }
-
-    #[test]
-    fn an_end_is_told_in_words() {
-        let mut fate = Fate::default();
-        assert_eq!(Ended::of(&fate), Ended::Lost);
-        fate.exit_code = Some(Some(3));
-        assert_eq!(Ended::of(&fate).to_string(), "exited with code 3");
-        (fate.exit_code, fate.signal, fate.oom) = (Some(Some(-9)), Some("SIGKILL".into()), true);
-        assert_eq!(Ended::of(&fate).to_string(), "was killed by SIGKILL because memory ran out");
     }
 }

@@ -169,7 +169,7 @@ async fn what_an_agent_leaves_behind_is_stopped_before_it_counts_as_gone() {
     let (_, had_prompt, why) = chat.gone().await;
     assert!(had_prompt && why.starts_with("the agent exited with code 0"), "{why}");
     assert_eq!((alive(&world), world.running().await), (0, 0));
-    // What it started through the engine goes on.
+    // Processes that it started through the engine keep running.
     let running = world.client.poll(&build).await.unwrap();
     assert_eq!(running.phase, "running");
     world.client.kill(&build, outlast_client::Kill::at_once()).await.unwrap();

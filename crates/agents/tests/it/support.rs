@@ -25,7 +25,7 @@ impl World {
         let to = Connect::to(product.home().root).starting(product.program());
         let client = Client::connect(&to).await.unwrap();
         let home = product.home().root;
-        // The home is named so that what is left behind is found by it.
+        // Processes that are left over are found by the name of the home.
         let place = AgentPlace::of_login(&client, "tester", &product.user(), &[("OUTLAST_HOME", home.as_os_str())]);
         Self { client, place, product }
     }

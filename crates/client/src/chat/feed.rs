@@ -2,7 +2,7 @@
 
 use super::{Chat, RECONNECT_PAUSE};
 use crate::ClientError;
-use crate::link::{CallError, Cut, Item, Link, Stream};
+use crate::link::{CallError, Cut, Link, Stream, StreamItem};
 use crate::peer::{GatewayTalk, Peer};
 use crate::redial::{is_ending, to_error};
 use outlast_wire::code;
@@ -17,9 +17,9 @@ const FRUITLESS_PAUSE: Duration = Duration::from_millis(200);
 /// The longest such pause.
 const MAX_FRUITLESS_PAUSE: Duration = Duration::from_secs(5);
 
-/// A conversation as it goes on, piece by piece.
+/// A conversation as it happens, piece by piece.
 ///
-/// Should the gateway end, following goes on over the next one behind the last part that came: none is missed and none comes twice.
+/// If the gateway ends, the next one continues after the last part that arrived: none is missed and none comes twice.
 pub struct ChatFeed {
     chat: Chat,
     key: String,
@@ -44,9 +44,9 @@ enum Connection {
     New,
     /// It is there.
     Open(Stream<GatewayTalk>),
-    /// It ended, and the reader was told.
+    /// It ended, and the reader knows.
     Lost,
-    /// The gateway ended it because the reader did not keep up, and the reader was told.
+    /// The gateway ended it because the reader did not keep up, and the reader knows.
     Behind,
 }
 
@@ -83,13 +83,13 @@ impl ChatFeed {
         }
     }
 
-    /// The same, behind this part.
+    /// The same, after this part.
     #[must_use]
     pub fn after(self, part: Option<u64>) -> Self {
         Self { after: part, ..self }
     }
 
-    /// The same, with so many parts from before, too.
+    /// The same, with this many earlier parts, too.
     #[must_use]
     pub fn with_context(self, parts: u32) -> Self {
         Self { context: parts, ..self }
@@ -107,7 +107,7 @@ impl ChatFeed {
         Self { is_of_running: true, ..self }
     }
 
-    /// The last part that came: where to go on another time.
+    /// The last part that arrived: where to continue another time.
     pub fn last_part(&self) -> Option<u64> {
         self.after
     }
@@ -140,22 +140,22 @@ impl ChatFeed {
                 }
             };
             match stream.next().await {
-                Item::Event(event) => {
+                StreamItem::Event(event) => {
                     self.fruitless = 0;
                     if let Some(event) = self.pass(event) {
                         return Ok(Heard::Event(event));
                     }
                 }
-                Item::Raw(_) => {}
-                Item::End(_) => return Ok(self.lose("the gateway ended the feed")),
-                Item::Failed(CallError::Cut(Cut::Gone(why))) => return Ok(self.lose(&why)),
-                Item::Failed(CallError::Refused(e)) if is_ending(&e) => return Ok(self.lose(&e.error)),
-                Item::Failed(CallError::Refused(e)) if e.code == code::TOO_SLOW => {
+                StreamItem::Raw(_) => {}
+                StreamItem::End(_) => return Ok(self.lose("the gateway ended the feed")),
+                StreamItem::Failed(CallError::Cut(Cut::Gone(why))) => return Ok(self.lose(&why)),
+                StreamItem::Failed(CallError::Refused(e)) if is_ending(&e) => return Ok(self.lose(&e.error)),
+                StreamItem::Failed(CallError::Refused(e)) if e.code == code::TOO_SLOW => {
                     self.was_fruitless();
                     self.connection = Connection::Behind;
                     return Ok(Heard::FellBehind);
                 }
-                Item::Failed(e) => return Err(to_error::<GatewayTalk>(e, "follow the conversation")),
+                StreamItem::Failed(e) => return Err(to_error::<GatewayTalk>(e, "follow the conversation")),
             }
         }
     }
@@ -223,7 +223,7 @@ impl ChatFeed {
     }
 
     async fn pause(&self) {
-        // No descriptor tells that the next gateway lives longer than the last.
+        // There is no descriptor to wait on for a gateway that lives longer than the last.
         tokio::time::sleep_until(self.not_before.into()).await;
     }
 

@@ -25,7 +25,7 @@ pub struct Delivery {
 pub enum DeliveryState {
     /// The sink may take it from this time on.
     Due {
-        /// When.
+        /// When the sink may take it first.
         at: Uptime,
     },
     /// The sink has it.
@@ -39,7 +39,7 @@ pub enum DeliveryState {
     Delivered,
     /// It was given up: a dead letter.
     Dead {
-        /// When.
+        /// When it was given up.
         at: Time,
     },
 }
@@ -67,7 +67,7 @@ pub enum DeliveryEvent<'a> {
     },
     /// Its notice cannot be read.
     Unreadable {
-        /// Why.
+        /// The error of reading it.
         reason: &'a str,
     },
     /// A user has dead letters tried again.
@@ -90,14 +90,14 @@ pub enum DeliveryOutcome<'a> {
     Delivered,
     /// It failed, and is tried again at this time.
     Retry {
-        /// When.
+        /// When it is due again.
         at: Uptime,
         /// What went wrong.
         error: &'a str,
     },
     /// It was not tried, and is due again at this time. It does not count as a try.
     NotTried {
-        /// When.
+        /// When it is due.
         at: Uptime,
     },
     /// It is given up.
@@ -110,7 +110,7 @@ pub enum DeliveryOutcome<'a> {
 /// What an event does to a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryStep {
-    /// Nothing.
+    /// It stays as it is.
     Same,
     /// It has this new state.
     Next(Delivery),

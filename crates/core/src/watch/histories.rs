@@ -192,7 +192,7 @@ impl Home {
         match *event {
             Event::Fact { up, here, of, session, count } => {
                 let session = name(session);
-                let seen = Seen { up, here, process: ProcessId::from_bytes([of; 6]), session: &session, count };
+                let seen = MatchSeen { up, here, process: ProcessId::from_bytes([of; 6]), session: &session, count };
                 watch(rules, self.limiters.entry(of).or_default(), &mut self.breaker, &seen)
             }
             Event::Timer { up } => self.breaker.tick(up),

@@ -2,7 +2,7 @@ use super::*;
 
 const SECOND: u64 = 1_000_000;
 
-/// A home in which facts are told one after the other.
+/// A home in which facts are handled one after the other.
 #[derive(Default)]
 struct Home {
     rules: Rules,
@@ -21,7 +21,7 @@ impl Home {
     fn lines(&mut self, at: u64, of: u8, count: u64) -> Vec<WatchDecision> {
         let session = format!("s{of}");
         let up = at * SECOND;
-        let seen = Seen { up, here: (!self.unsure).then_some(up), process: process(of), session: &session, count };
+        let seen = MatchSeen { up, here: (!self.unsure).then_some(up), process: process(of), session: &session, count };
         watch(&self.rules, self.limiters.entry(of).or_default(), &mut self.breaker, &seen)
     }
 
@@ -195,7 +195,7 @@ fn case_140_within_one_conversation_there_is_one_trip_notice() {
     let (rules, mut breaker) = (Rules::default(), Breaker::default());
     let mut all = Vec::new();
     for of in 0..18 {
-        let seen = Seen { up: SECOND, here: Some(SECOND), process: process(of), session: "one", count: 1 };
+        let seen = MatchSeen { up: SECOND, here: Some(SECOND), process: process(of), session: "one", count: 1 };
         all.extend(watch(&rules, &mut Limiter::default(), &mut breaker, &seen));
     }
     assert_eq!(all.iter().filter(|v| **v == told(0)).count(), 15);
@@ -301,7 +301,7 @@ fn a_fact_of_another_boot_counts_as_of_now() {
     let mut home = Home::default();
     home.trip(50, 10);
     let late = |home: &mut Home, up: u64, now: u64| {
-        let seen = Seen { up: up * SECOND, here: Some(now * SECOND), process: process(1), session: "s1", count: 1 };
+        let seen = MatchSeen { up: up * SECOND, here: Some(now * SECOND), process: process(1), session: "s1", count: 1 };
         watch(&home.rules, home.limiters.entry(1).or_default(), &mut home.breaker, &seen)
     };
     // By its own boot's time the trip would be over; by the home's time it is not.
@@ -335,7 +335,7 @@ fn the_ends_of_time_do_not_overflow() {
     for (i, up) in [0, u64::MAX, 0, u64::MAX - 1, u64::MAX].into_iter().enumerate() {
         for of in 0..20 {
             let here = [None, Some(up), Some(u64::MAX - up)][of as usize % 3];
-            let seen = Seen { up, here, process: process(of), session: "s", count: u64::MAX };
+            let seen = MatchSeen { up, here, process: process(of), session: "s", count: u64::MAX };
             watch(&home.rules, home.limiters.entry(of * (i as u8 % 2)).or_default(), &mut home.breaker, &seen);
             home.breaker.tick(u64::MAX - up);
         }

@@ -358,7 +358,7 @@ async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_hook_is_told_after_all_if_whoever_waited_was_not_answered() {
+async fn a_hook_is_called_after_all_if_a_waiting_client_was_not_answered() {
     for answered in [false, true] {
         let tmp = tempfile::tempdir().unwrap();
         let engine = engine_with(&tmp, |c| c.sinks = vec![crate::Push::observer("hook")]).await;

@@ -1,8 +1,8 @@
 //! The facts about every process, in one file that can be rebuilt from the folders.
 //!
 //! The folder of a process is the truth about it. The index makes the start of an engine quick, and holds each request durably before its
-//! command may run. If nothing else is being written, the calling task writes its change itself. Otherwise a thread takes all changes that wait,
-//! writes them in one transaction, and then answers.
+//! command may run. If nothing else is being written, the calling task writes its change itself. Otherwise a thread takes all changes that
+//! wait, writes them in one transaction, and then answers.
 
 mod schema;
 mod sqlite;
@@ -31,27 +31,13 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) enum IndexError {
     /// The disk is full, or may not be written.
     #[error("cannot write {path}: {what}")]
-    NoRoom {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        what: String,
-    },
+    NoRoom { path: PathBuf, what: String },
     /// Anything else.
     #[error("cannot use {path}: {what}")]
-    Other {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        what: String,
-    },
+    Other { path: PathBuf, what: String },
     /// The home was lost, so the path of the index leads to another file. The next engine would not find what was written.
     #[error("the state directory of {path} was removed or replaced")]
-    HomeGone {
-        /// The path of the index.
-        path: PathBuf,
-    },
-    /// The index is closed.
+    HomeGone { path: PathBuf },
     #[error("the index is closed")]
     Closed,
 }
@@ -60,7 +46,6 @@ pub(crate) enum IndexError {
 enum IndexChange {
     /// The facts about a process, in a new row or as its progress.
     Put(Box<Facts>),
-    /// The row is removed.
     Forget(ProcessId),
     /// Work on the tables, in the same transaction.
     Work(Work),
@@ -298,8 +283,8 @@ impl Index {
         }
     }
 
-    /// Writes a change in this task if nothing else is being written or waits: a commit is quicker than a change of threads and back. Otherwise the
-    /// writer does it, together with all that waits.
+    /// Writes a change in this task if nothing else is being written or waits: a commit is quicker than a change of threads and back.
+    /// Otherwise the writer does it, together with all that waits.
     async fn write(&self, change: IndexChange) -> Result<(), IndexError> {
         match self.write_here(change) {
             Ok(done) => done,

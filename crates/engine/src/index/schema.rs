@@ -1,7 +1,7 @@
 //! The tables of the index, and how an older layout is brought to this one.
 //!
-//! Each index of `notice` is one more page to be written before an end is reported, so there is none without a query that needs it. No column
-//! is added after `event`, which is long: each read would go through its pages.
+//! Each index of `notice` is one more page to be written before an end is reported, so there is none without a query that needs it. No
+//! column is added after `event`, which is long: each read would go through its pages.
 
 /// The layout this build writes. An older one is migrated, a newer one is refused.
 pub(crate) const LAYOUT: i64 = 4;
@@ -75,15 +75,15 @@ CREATE INDEX notice_of_process ON notice (process, seq) WHERE process <> '';
 CREATE INDEX notice_settled ON notice (settled_at) WHERE settled_at > 0;
 ";
 
-/// Indexes of notices by session, as of the fourth layout. Open notices are few among many: queries about them name the index, so that SQLite
-/// has no choice. Changes of an open notice change neither index.
+/// Indexes of notices by session, as of the fourth layout. Open notices are few among many: queries about them name the index, so that
+/// SQLite has no choice. Changes of an open notice change neither index.
 pub(crate) const NOTICE_BY_SESSION: &str = "
 CREATE INDEX notice_open ON notice (session, seq) WHERE settled_at = 0;
 CREATE INDEX notice_closed ON notice (session, seq) WHERE settled_at > 0;
 ";
 
-/// From the second layout: SQLite counted the numbers of notices, and keys had an index of their own. The steps before and after the table of
-/// notices is made.
+/// From the second layout: SQLite counted the numbers of notices, and keys had an index of their own. The steps before and after the table
+/// of notices is made.
 pub(crate) const FROM_SECOND: (&str, &str) = (
     "
 INSERT OR REPLACE INTO one (name, value) SELECT 'floor', CAST(seq AS TEXT) FROM sqlite_sequence WHERE name = 'notice';

@@ -168,8 +168,8 @@ impl Database {
         Ok(reader)
     }
 
-    /// Writes all changes in one transaction, or nothing. Returns the result of each: work that fails is undone, and the others are written without
-    /// it.
+    /// Writes all changes in one transaction, or nothing. Returns the result of each: work that fails is undone, and the others are written
+    /// without it.
     pub(super) fn write(&mut self, changes: Vec<IndexChange>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
         let path = &self.path;
         let error = |e: rusqlite::Error| error(path, &e);

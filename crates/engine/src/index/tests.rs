@@ -161,7 +161,7 @@ async fn a_directory_that_cannot_be_written_is_told() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_is_written_before_what_somebody_does_and_in_the_end_by_itself() {
+async fn deferred_changes_are_written_with_the_next_change_or_after_a_moment() {
     let tmp = tempfile::tempdir().unwrap();
     let opened = Index::open(&tmp.path().join("index.db")).unwrap();
     let index = &opened.index;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What a barrier waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "until", rename_all = "snake_case")]
-pub(crate) enum BarrierTarget {
+pub(crate) enum ResolvedTarget {
     Process {
         id: String,
         or_match: bool,
@@ -26,7 +26,7 @@ pub(crate) enum BarrierTarget {
     },
 }
 
-impl BarrierTarget {
+impl ResolvedTarget {
     pub(crate) fn pid(of: &Incarnation) -> Self {
         Self::Pid { pid: of.pid, start_ticks: of.start_ticks, boot: format!("{:032x}", of.boot) }
     }
@@ -63,7 +63,7 @@ impl BarrierTarget {
 pub(crate) struct Barrier {
     pub(crate) id: String,
     pub(crate) owner: Owner,
-    pub(crate) target: BarrierTarget,
+    pub(crate) target: ResolvedTarget,
     pub(crate) created_at: Time,
     /// Why it is open; empty while it is closed.
     pub(crate) opened: String,
@@ -75,7 +75,7 @@ pub(crate) struct Barrier {
 #[derive(Serialize, Deserialize)]
 struct StoredTarget {
     #[serde(flatten)]
-    target: BarrierTarget,
+    target: ResolvedTarget,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hits: Option<u32>,
 }
@@ -99,8 +99,8 @@ pub(crate) fn key(id: &str) -> String {
 /// The notice that a barrier is open.
 pub(crate) fn notice(barrier: &Barrier, route: Route, now: Time) -> NoticeDraft {
     let process = match &barrier.target {
-        BarrierTarget::Process { id, .. } => id.parse::<ProcessId>().ok(),
-        BarrierTarget::Pid { .. } | BarrierTarget::Time { .. } => None,
+        ResolvedTarget::Process { id, .. } => id.parse::<ProcessId>().ok(),
+        ResolvedTarget::Pid { .. } | ResolvedTarget::Time { .. } => None,
     };
     let body = Body::Until { barrier: barrier.id.clone(), why: barrier.opened.clone(), message: barrier.message() };
     NoticeDraft { key: barrier.key(), at: now, process, owner: barrier.owner.clone(), route, body, repeat: false }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// How many times longer than a settled notice an open one is kept. A session may pause for weeks and still get its notices; an abandoned one
-/// must not grow for ever.
+/// How many times longer than a settled notice an open one is kept. A session may pause for weeks and still get its notices; an abandoned
+/// one must not grow for ever.
 const UNREAD: u32 = 4;
 
 /// Leases due deliveries to a sink.
@@ -139,8 +139,8 @@ impl Outbox {
         self.index.read(move |db| table::read(db, &filter)).await
     }
 
-    /// How many notices a terminal of this session would get, polls included that are not written yet. If these cannot be written, what is on disk
-    /// counts.
+    /// How many notices a terminal of this session would get, polls included that are not written yet. If these cannot be written, what is
+    /// on disk counts.
     pub(crate) async fn waiting(&self, session: &str, now: Time) -> Result<u64, IndexError> {
         let now = moment(now);
         if !self.index.is_caught_up() {
@@ -232,8 +232,8 @@ impl Outbox {
         self.index.work(move |db| table::consume(db, &process.to_string(), how, moment(now))).await
     }
 
-    /// The end of a process is about to be sent in an answer, so no other taker gets its notice. If the engine dies before it is sent, the notice is
-    /// delivered again. For the first client that waited the notice was written with the answer prepared, so this needs no write.
+    /// The end of a process is about to be sent in an answer, so no other taker gets its notice. If the engine dies before it is sent, the
+    /// notice is delivered again. For the first client that waited the notice was written with the answer prepared, so this needs no write.
     pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
         if self.writer.waiters.take_permit(&end_key(process)) {
             return Ok(());
@@ -461,7 +461,8 @@ impl Outbox {
         self.index.work(move |db| table::sweep(db, before)).await
     }
 
-    /// Begins with the tables of an earlier engine: what that engine was sending becomes pending again. `rebuilt`: the tables are new, in an old home.
+    /// Begins with the tables of an earlier engine: what that engine was sending becomes pending again. `rebuilt`: the tables are new, in
+    /// an old home.
     pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
         let boot = self.writer.boot();
         self.index.work(move |db| table::engine_started(db, &boot, rebuilt, moment(now))).await

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_nobody() {
+    fn nothing_is_kept_without_a_follower() {
         let recent = Recent::default();
         let following = recent.follow();
         add(&recent, [(1, 1)]);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_told_in_any_order_misses_nothing() {
+    fn a_follower_misses_nothing_in_any_order_of_announcements() {
         use proptest::prelude::*;
         // Numbers in the order in which they come, and after which of them the follower looks.
         let order = (1_usize..12)

@@ -28,11 +28,11 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
-/// How many notices of one session may be open. A session with a taker has a handful. This many mean that it has none, and each claim reads all
-/// of them. Above this number, give or take a few hundred, the oldest are dropped with a reason.
+/// How many notices of one session may be open. A session with a taker has a handful. This many mean that it has none, and each claim reads
+/// all of them. Above this number, give or take a few hundred, the oldest are dropped with a reason.
 const MOST_OPEN: u64 = 10_000;
-/// How many bytes of notices one answer holds, each with its text, alone and among the others. A longer notice is given alone. It fits into a
-/// frame all the same: posted events are short, no text is much longer than its event, and the longest command is in the event only.
+/// How many bytes of notices one answer holds, each with its text, alone and among the others. A longer notice is given alone. It fits into
+/// a frame all the same: posted events are short, no text is much longer than its event, and the longest command is in the event only.
 const MOST_BYTES: usize = 4 << 20;
 
 /// The current moment, which is `utc` by the engine's clock.
@@ -54,7 +54,8 @@ pub(crate) struct NoticeDraft {
     pub(crate) repeat: bool,
 }
 
-/// The id of the notice with this key. It depends on the key alone, so that a sink recognises a repeat even if the index was lost in between.
+/// The id of the notice with this key. It depends on the key alone, so that a sink recognises a repeat even if the index was lost in
+/// between.
 pub(crate) fn id_of(key: &str) -> String {
     let sum = Sha256::digest(key.as_bytes());
     format!("evt_{}", &crate::bytes::hex(&sum)[..24])

@@ -9,7 +9,7 @@ use crate::masks::Finder;
 use crate::render::{self, Log};
 use outlast_core::notice_state::{ANSWER_TIMEOUT, WAITER_TIMEOUT, WrittenFor};
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
-use outlast_core::{Breaker, Limiter, Rules, Seen, WatchDecision, watch};
+use outlast_core::{Breaker, Limiter, MatchSeen, Rules, WatchDecision, watch};
 use outlast_store::dir::ProcessDir;
 use outlast_store::segments::{Chunk, LogReader};
 use outlast_text::Redactor;
@@ -38,8 +38,8 @@ pub(crate) struct ProcessChange {
 }
 
 impl ProcessChange {
-    /// The difference between `before` and `after`. None if it need not be written. Reads the end of the log, and blocks for as long as the disk
-    /// takes.
+    /// The difference between `before` and `after`. None if it need not be written. Reads the end of the log, and blocks for as long as the
+    /// disk takes.
     pub(crate) fn of(
         (redactor, waiters): (&Redactor, &Waiters),
         before: &Facts,
@@ -86,7 +86,7 @@ impl ProcessChange {
     }
 
     /// Whether it may lead to a notice.
-    pub(crate) fn is_for_somebody(&self) -> bool {
+    pub(crate) fn may_give_a_notice(&self) -> bool {
         self.end.is_some() || !self.matches.is_empty()
     }
 }
@@ -132,8 +132,9 @@ fn journalled(seen: &crate::facts::FolderLook) -> Vec<(u64, Matched)> {
 /// How many bytes of a log are read again for the text of matches.
 const READ_AGAIN: u64 = 1 << 20;
 
-/// The matches that are missing in the journal, because the disk stayed full or no keeper lived to write them. Their position is where their
-/// record was begun, or else the journal's end. If the record exists after all, it has the same position, and each position is processed once.
+/// The matches that are missing in the journal, because the disk stayed full or no keeper lived to write them. Their position is where
+/// their record was begun, or else the journal's end. If the record exists after all, it has the same position, and each position is
+/// processed once.
 fn left_in_meta(of: &Facts, seen: &crate::facts::FolderLook, dir: &ProcessDir) -> Option<(u64, Matched)> {
     let meta = seen.meta.as_ref()?;
     let waiting = meta.watched.waiting?;
@@ -235,7 +236,8 @@ impl NoticeWriter {
             facts.extend(matches.into_iter().map(|(at, m)| (self.here(boot, m.up, now), n, at, m)));
         }
         if !facts.is_empty() {
-            // Merged by their times, so that matches of several processes while no engine ran are limited in the order in which they happened.
+            // Merged by their times, so that matches of several processes while no engine ran are limited in the order in which they
+            // happened.
             facts.sort_by_key(|(here, n, at, m)| (here.unwrap_or(m.up), *n, *at));
             let (mut breaker, released) = self.breaker(db, now)?;
             made.extend(self.tell_sessions(db, released, None, now)?);
@@ -254,8 +256,8 @@ impl NoticeWriter {
             let key = end_key(one.row.id());
             // Asked inside the transaction: a client that leaves from now on gives its reservation back after this.
             let waited_for = self.waiters.any(&key);
-            // A waiting client gets it as its answer, and no taker gets the notice. If the answer fails, the notice is delivered. Sinks observe every
-            // notice, but wait if this one is wanted only when no client waits.
+            // A waiting client gets it as its answer, and no taker gets the notice. If the answer fails, the notice is delivered. Sinks
+            // observe every notice, but wait if this one is wanted only when no client waits.
             let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
             let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
             let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.repeat);
@@ -316,7 +318,7 @@ impl NoticeWriter {
             return Ok(Vec::new());
         }
         let session = of.row.kept.spec.owner.session.as_deref().unwrap_or_default();
-        let seen = Seen { up: matched.up, here, process: id, session, count: matched.count };
+        let seen = MatchSeen { up: matched.up, here, process: id, session, count: matched.count };
         let verdicts = watch(&self.rules, &mut limiter, breaker, &seen);
         db.prepare_cached("INSERT OR REPLACE INTO watching (process, cursor, limiter) VALUES (?1, ?2, ?3)")?.execute(params![
             name,

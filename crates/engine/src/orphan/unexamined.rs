@@ -1,7 +1,7 @@
 //! Processes that may have belonged to a tree and that the kernel does not let us examine.
 //!
-//! Root without CAP_SYS_PTRACE, as in Docker, may not read the environment of a process of another user. Once the parents of such a process are
-//! dead, nothing proves what it was started as. It is named and never signalled.
+//! Root without CAP_SYS_PTRACE, as in Docker, may not read the environment of a process of another user. Once the parents of such a process
+//! are dead, nothing proves what it was started as. It is named and never signalled.
 
 use outlast_store::os::{group_of, parent_of, session_of};
 use std::collections::HashSet;
@@ -36,8 +36,8 @@ pub(crate) struct Unexamined {
 impl Unexamined {
     /// Sorts those that began after the command by what links them to the tree.
     ///
-    /// `tree` has every pid that was ever seen in it. `heir` is the process that adopted the root and adopts those whose parents in the tree are
-    /// dead. Without one, only links to the tree itself count.
+    /// `tree` has every pid that was ever seen in it. `heir` is the process that adopted the root and adopts those whose parents in the
+    /// tree are dead. Without one, only links to the tree itself count.
     pub(super) fn sorted(all: &[ProcessLinks], tree: &HashSet<u32>, heir: Option<u32>) -> Self {
         let mut linked: HashSet<u32> = HashSet::new();
         loop {

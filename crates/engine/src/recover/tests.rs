@@ -200,7 +200,7 @@ async fn a_removal_cut_short_leaves_no_ghost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_process_whose_folder_somebody_removed_is_lost_and_stays_listed() {
+async fn a_running_process_whose_folder_was_removed_is_lost_and_stays_listed() {
     let world = World::new();
     let first = tokio::task::block_in_place(|| world.recover());
     put(&first, &Facts::accepted(kept(1))).await;
@@ -257,7 +257,7 @@ fn a_running_process_whose_meta_is_gone_is_lost_and_not_started_again() {
 }
 
 #[test]
-fn keepers_that_died_behind_the_end_leave_the_end() {
+fn keepers_that_died_after_the_end_leave_its_record() {
     let world = World::new();
     world.folder(1);
     drop(world.meta(1, |m| {
@@ -375,7 +375,7 @@ fn secrets_do_not_stay_when_both_keepers_died_before_they_scrubbed() {
 }
 
 #[test]
-fn a_command_that_nobody_said_had_started_started_when_it_was_forked() {
+fn a_command_without_a_recorded_start_started_when_it_was_forked() {
     let world = World::new();
     world.folder(1);
     let mut child = std::process::Command::new("sleep").arg("1000").env("OUTLAST_PROCESS_ID", id(1).to_string()).spawn().unwrap();
@@ -391,7 +391,7 @@ fn a_command_that_nobody_said_had_started_started_when_it_was_forked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn how_a_process_ended_is_still_known_when_somebody_removed_its_folder() {
+async fn how_a_process_ended_is_still_known_after_its_folder_was_removed() {
     let world = World::new();
     let first = tokio::task::block_in_place(|| world.recover());
     let ending = Ending { outcome: Outcome::Code(3), cause: Cause::OfItsOwn, at: NOW, oom: false };

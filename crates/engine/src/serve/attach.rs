@@ -4,7 +4,7 @@ use super::context::RequestContext;
 use super::poll;
 use crate::reach::NoKeeper;
 use outlast_core::Phase;
-use outlast_wire::v1::keeper::Ask;
+use outlast_wire::v1::keeper::KeeperRequest;
 
 /// How many attempts in a row to register with a keeper may fail.
 const TRIES: u32 = 16;
@@ -21,7 +21,7 @@ pub(super) async fn attach(asked: &RequestContext, name: &str, read_only: bool) 
     let mut link = None;
     if answers && let Ok(mut open) = asked.parts.reach.keeper(&mut view).await {
         // Before the answer, or the keeper could answer a question that this terminal also sees.
-        if open.ask(Ask::Attached { on: true }).await.is_ok() {
+        if open.ask(KeeperRequest::Attached { on: true }).await.is_ok() {
             link = Some(open);
         }
     }
@@ -36,7 +36,7 @@ pub(super) async fn attach(asked: &RequestContext, name: &str, read_only: bool) 
         // The pump that knew of this viewer is gone. Register with the next one.
         match asked.parts.reach.keeper(&mut view).await {
             Ok(mut open) => {
-                link = open.ask(Ask::Attached { on: true }).await.is_ok().then_some(open);
+                link = open.ask(KeeperRequest::Attached { on: true }).await.is_ok().then_some(open);
                 failures = if link.is_some() { 0 } else { failures + 1 };
             }
             Err(NoKeeper::Over | NoKeeper::Refused(_)) => return,

@@ -36,7 +36,8 @@ pub(super) async fn clean(asked: &RequestContext, chosen: &Chosen) -> Result<Cle
         }
     }
     if let Some(place) = asked.parts.place.clone() {
-        // Left-over processes may have ended since. Leaves are listed before the processes: a leaf whose process is not among them is unused.
+        // Left-over processes may have ended since. Leaves are listed before the processes: a leaf whose process is not among them is
+        // unused.
         let leaves = place.leaves();
         let live = asked.parts.table.all(&Owner::default(), WhichProcesses::Live).await?;
         let dead = leaves.into_iter().filter(|id| !live.iter().any(|v| v.id() == *id)).collect::<Vec<_>>();

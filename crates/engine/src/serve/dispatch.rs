@@ -11,7 +11,7 @@ use crate::points::point;
 use crate::refuse;
 use crate::table::ProcessView;
 use outlast_wire::v1::notice::Told;
-use outlast_wire::v1::{Done, Error, Found, Removed, Request, RerunChange};
+use outlast_wire::v1::{Done, Error, Found, ReadUntil, Removed, Request, RerunChange};
 use outlast_wire::{code, frame};
 use serde::Serialize;
 use std::sync::Arc;
@@ -44,11 +44,7 @@ impl RequestContext {
             Request::Poll { process } => out.result(poll::poll(self, &process).await).await,
             Request::Log { process, page } => self.answer_with_end(log::log(self, &process, page).await, "log").await,
             Request::Read { process, from, follow, to_exit, view, masked, timed } => {
-                let until = match (follow, to_exit) {
-                    (false, _) => read::ReadUntil::Now,
-                    (true, false) => read::ReadUntil::Closed,
-                    (true, true) => read::ReadUntil::Exit,
-                };
+                let until = ReadUntil::of_flags(follow, to_exit);
                 let viewed = if view { read::Viewed::Yes } else { read::Viewed::No };
                 let secrets = if masked { read::Secrets::Masked } else { read::Secrets::Raw };
                 out.result(read::read(self, &process, from, until, viewed, secrets, timed).await).await;

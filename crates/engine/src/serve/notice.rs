@@ -11,7 +11,7 @@ use outlast_core::notice_state::TakerKind;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
 use outlast_wire::code;
-use outlast_wire::v1::notice::{Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Taker, Told, Verdict};
+use outlast_wire::v1::notice::{Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Told, Verdict};
 use outlast_wire::v1::{Done, Error, Event};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -24,15 +24,21 @@ const MOST: u32 = 1_000;
 const LONGEST_LEASE: u64 = 86_400_000;
 /// The longest event that may be posted, in bytes of JSON.
 const LONGEST_EVENT: usize = 256 << 10;
-/// How deeply the objects and lists of a posted event may be nested. JSON parsers have a bound of their own, often 128 and sometimes lower, and
-/// an answer nests the event deeper.
+/// How deeply the objects and lists of a posted event may be nested. JSON parsers have a bound of their own, often 128 and sometimes lower,
+/// and an answer nests the event deeper.
 const DEEPEST_EVENT: usize = 64;
 /// The longest name or kind.
 const LONGEST_NAME: usize = 256;
 /// Kinds that only the engine may use.
 const OURS: [&str; 6] = ["completion", "watch_match", "watch_disabled", "watch_overflow_tripped", "watch_overflow_released", "until"];
 
-pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease_ms: u64, wait_ms: Option<u64>) -> Result<Notices, Error> {
+pub(super) async fn next(
+    asked: &RequestContext,
+    taker: TakerKind,
+    limit: u32,
+    lease_ms: u64,
+    wait_ms: Option<u64>,
+) -> Result<Notices, Error> {
     let limit = checked(limit)?;
     if lease_ms == 0 || lease_ms > LONGEST_LEASE {
         let what = format!("a lease of {lease_ms} ms is out of range");
@@ -51,10 +57,7 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
         let claim = Claim {
             session: asked.owner.session.clone().unwrap_or_default(),
             generation: asked.owner.generation.clone().unwrap_or_default(),
-            taker: match taker {
-                Taker::Terminal => TakerKind::Terminal,
-                Taker::Gateway => TakerKind::Gateway,
-            },
+            taker,
             limit,
             lease: lease_token(),
             lease_for: lease_ms as i64 * 1_000,
@@ -435,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_conversations_and_notices_do_not_run_into_each_other() {
+    fn names_of_sessions_and_notices_do_not_run_into_each_other() {
         let key = |session: &str, name: &str| {
             let event = serde_json::json!({"type": "custom"}).as_object().unwrap().clone();
             let owner = Owner { session: Some(session.into()), ..Owner::default() };

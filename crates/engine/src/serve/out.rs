@@ -41,7 +41,8 @@ impl Out {
         self.send(frame::json(&Reply::answer(self.of, answer))).await;
     }
 
-    /// Runs `first`, answers, and runs `then` with whether the answer reached the socket. All of it is done even if the client leaves meanwhile.
+    /// Runs `first`, answers, and runs `then` with whether the answer reached the socket. All of it is done even if the client leaves
+    /// meanwhile.
     pub(super) async fn answer_between<T: Serialize>(&self, first: impl Future<Output = ()> + Send + 'static, answer: T, then: AfterSend) {
         let (to, outgoing) = (self.to.clone(), Outgoing { frame: frame::json(&Reply::answer(self.of, answer)), then: Some(then) });
         let answered = tokio::spawn(async move {

@@ -12,22 +12,11 @@ use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::Chunk;
 use outlast_store::times::{TimeNote, TimeNotes};
 use outlast_wire::code;
-use outlast_wire::v1::{Error, Event, From, ReadEnd};
+use outlast_wire::v1::{Error, Event, From, ReadEnd, ReadUntil};
 use std::time::Duration;
 
 /// How many bytes are read at a time.
 const PIECE: usize = 256 << 10;
-
-/// How long to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadUntil {
-    /// To the end of the output that exists now.
-    Now,
-    /// Until no more output can come.
-    Closed,
-    /// Until no more output can come and the command has ended. Output may end long before the command.
-    Exit,
-}
 
 /// Whether the reader counts as a viewer, whom `view close` detaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,8 +192,8 @@ impl TimeReport {
     }
 }
 
-/// Keeps a follower from reading in a busy loop. A keeper reports output through the live copy of `meta`. An engine that has only the file sees
-/// that output up to a second later, and no descriptor reports when.
+/// Keeps a follower from reading in a busy loop. A keeper reports output through the live copy of `meta`. An engine that has only the file
+/// sees that output up to a second later, and no descriptor reports when.
 #[derive(Debug, Default)]
 struct FollowPace {
     /// The end of the output at the last look.

@@ -1,4 +1,5 @@
-//! Answers that a proxy forwards. An end that one of them shows counts as seen when the proxy confirms it; without that, its notice is delivered.
+//! Answers that a proxy forwards. An end that one of them shows counts as seen when the proxy confirms it; without that, its notice is
+//! delivered.
 
 use crate::mutex::lock;
 use crate::parts::Parts;
@@ -27,7 +28,8 @@ pub(crate) enum Relay {
     Notices { ids: Vec<String>, lease: String },
 }
 
-/// How many forwarded answers of one connection may be unconfirmed. An end that one more answer shows is delivered again, marked as a repeat.
+/// How many forwarded answers of one connection may be unconfirmed. An end that one more answer shows is delivered again, marked as a
+/// repeat.
 const MOST: usize = 4_096;
 
 impl Relays {
@@ -43,7 +45,8 @@ impl Relays {
         }
     }
 
-    /// Whether an answer that is about to be sent may still be confirmed. It is not if it was cancelled meanwhile, or if too many are unconfirmed.
+    /// Whether an answer that is about to be sent may still be confirmed. It is not if it was cancelled meanwhile, or if too many are
+    /// unconfirmed.
     pub(crate) fn is_under_way(&self, of: u64) -> bool {
         lock(&self.under_way).contains_key(&of)
     }

@@ -7,7 +7,7 @@ use crate::left_behind::may_have_left;
 use crate::refuse;
 use crate::remove;
 use crate::table::ProcessView;
-use outlast_core::{Ask as Wish, decide};
+use outlast_core::{Ask, decide};
 use outlast_store::meta::Snapshot;
 use outlast_wire::v1::{Error, LeftProcess, Removed};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) async fn remove(asked: &RequestContext, name: &str) -> Result<Removed
 pub(super) async fn removable(asked: &RequestContext, name: &str) -> Result<ProcessView, Error> {
     let mut view = asked.resolve(name).await?;
     until_closed(asked, &mut view).await?;
-    decide(&view.facts.phase, Wish::Remove, false).map_err(|r| refuse::rule(&r))?;
+    decide(&view.facts.phase, Ask::Remove, false).map_err(|r| refuse::rule(&r))?;
     match &left_running(asked, &view).await?[..] {
         [] => Ok(view),
         left => Err(refuse::left_running(view.id(), left)),

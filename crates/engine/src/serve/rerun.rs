@@ -8,13 +8,13 @@ use crate::table::ProcessView;
 use outlast_core::{Command, EnvVar, Owner, ProcessId, Spec};
 use outlast_store::spec::Kept;
 use outlast_wire::code;
-use outlast_wire::v1::{self, Caller, Error, Process, RerunChange};
+use outlast_wire::v1::{Caller, Error, Process, RerunChange};
 
 pub(super) async fn rerun(
     asked: &RequestContext,
     name: &str,
     caller: Caller,
-    env: Vec<v1::EnvVar>,
+    env: Vec<EnvVar>,
     change: RerunChange,
     want: Option<ProcessId>,
 ) -> Result<Process, Error> {
@@ -24,12 +24,12 @@ pub(super) async fn rerun(
 }
 
 /// The spec for another run of a process. Refuses if a part of it was not kept.
-pub(super) fn spec_again(of: &Facts, env: Vec<v1::EnvVar>, change: RerunChange, owner: &Owner) -> Result<Spec, Error> {
+pub(super) fn spec_again(of: &Facts, env: Vec<EnvVar>, change: RerunChange, owner: &Owner) -> Result<Spec, Error> {
     if of.detached {
         let what = format!("{} was adopted: how it was started is not known", of.id());
         return Err(refuse::refusal(code::BAD_SPEC, what, "start it with `outlast run`"));
     }
-    again(&of.kept, env.into_iter().map(Into::into).collect(), change, owner)
+    again(&of.kept, env, change, owner)
 }
 
 /// Starts the spec as the successor of the process that it was taken from.
@@ -55,7 +55,6 @@ pub(super) async fn start_again(
 /// The spec for another run of a process, with the given values. Refuses if one is missing.
 fn again(kept: &Kept, given: Vec<EnvVar>, change: RerunChange, owner: &Owner) -> Result<Spec, Error> {
     let RerunChange { name, command, .. } = change;
-    let command = command.map(Command::from);
     if kept.command_scrubbed {
         check_secrets_given(kept, command.as_ref())?;
     }
@@ -98,8 +97,8 @@ fn check_secrets_given(kept: &Kept, command: Option<&Command>) -> Result<(), Err
     }
 }
 
-/// Whether an argument may hold the mask of a secret: `***`, or dots before its last four characters. Dots at the end belong to the command, as
-/// in `./...`.
+/// Whether an argument may hold the mask of a secret: `***`, or dots before its last four characters. Dots at the end belong to the
+/// command, as in `./...`.
 fn holds_mask(word: &str) -> bool {
     word.contains("***") || word.match_indices("...").any(|(at, dots)| word[at + dots.len()..].chars().count() >= 4)
 }

@@ -5,7 +5,7 @@ use crate::intake::Current;
 use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::refuse;
 use outlast_wire::code;
-use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::keeper::{KeeperReply, KeeperRequest};
 use outlast_wire::v1::{Done, Error};
 
 const TRIES: u32 = 8;
@@ -29,9 +29,9 @@ pub(super) async fn resize(asked: &RequestContext, name: &str, rows: u16, cols: 
             Err(NoKeeper::Over) => continue,
             Err(NoKeeper::Refused(error)) => return Err(error),
         };
-        match link.ask(Ask::Resize { rows, cols }).await {
-            Ok(Say::Ok) => return Ok(Done::ok()),
-            Ok(Say::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
+        match link.ask(KeeperRequest::Resize { rows, cols }).await {
+            Ok(KeeperReply::Ok) => return Ok(Done::ok()),
+            Ok(KeeperReply::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
             Ok(other) => return Err(unexpected(other)),
             // Setting the same size twice does no harm, so this is retried.
             Err(error) => tracing::debug!(id = %view.id(), %error, "a resize is tried again"),

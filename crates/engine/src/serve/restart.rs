@@ -3,15 +3,15 @@
 use super::context::{AnswerWithEnd, RequestContext};
 use super::{kill, rerun, run};
 use crate::render;
-use outlast_core::ProcessId;
+use outlast_core::{EnvVar, ProcessId};
 use outlast_wire::code;
-use outlast_wire::v1::{self, Caller, Error, Kill, Killed, RerunChange, Restarted};
+use outlast_wire::v1::{Caller, Error, Kill, Killed, RerunChange, Restarted};
 
 pub(super) async fn restart(
     asked: &RequestContext,
     name: &str,
     caller: Caller,
-    env: Vec<v1::EnvVar>,
+    env: Vec<EnvVar>,
     want: Option<ProcessId>,
     grace_ms: Option<u64>,
 ) -> Result<AnswerWithEnd<Restarted>, Error> {

@@ -351,8 +351,8 @@ fn bad_spec(error: &MergeError) -> Error {
     }
 }
 
-/// The hash of what makes two requests the same: command, directory, explicit environment, flags and owner. It covers the id, so hashes do not
-/// show which processes have the same command.
+/// The hash of what makes two requests the same: command, directory, explicit environment, flags and owner. It covers the id, so hashes do
+/// not show which processes have the same command.
 fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
     let here = caller.cwd.as_path();
     let cwd = OsText::from(spec.cwd.as_ref().map_or(here.to_owned(), |dir| here.join(dir.as_path())).as_path() as &Path);

@@ -4,9 +4,9 @@ use super::context::RequestContext;
 use crate::intake::Current;
 use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::{refuse, render};
-use outlast_core::{Action, Ask as Wish, decide};
+use outlast_core::{Action, Ask, decide};
 use outlast_wire::code;
-use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::keeper::{KeeperReply, KeeperRequest};
 use outlast_wire::v1::{Error, Killed};
 use rustix::process::Signal;
 
@@ -16,7 +16,7 @@ pub(super) async fn signal(asked: &RequestContext, name: &str, number: i32) -> R
     let mut view = asked.resolve(name).await?;
     let Current { facts, .. } = asked.look(&view).await?;
     view.facts = facts;
-    match decide(&view.facts.phase, Wish::Signal(number), false).map_err(|r| refuse::rule(&r))? {
+    match decide(&view.facts.phase, Ask::Signal(number), false).map_err(|r| refuse::rule(&r))? {
         Action::PassSignal(number) => pass(asked, &mut view, number).await?,
         Action::SignalOrphan(of, _) => {
             outlast_store::os::signal(&of, known).map_err(|e| refuse::disk(format!("cannot signal {}", view.id()), &e))?;
@@ -32,13 +32,13 @@ async fn pass(asked: &RequestContext, view: &mut crate::table::ProcessView, numb
         Ok(link) => link,
         Err(NoKeeper::Refused(error)) => return Err(error),
         Err(NoKeeper::Over) => {
-            let refusal = decide(&view.facts.phase, Wish::Signal(number), false).err();
+            let refusal = decide(&view.facts.phase, Ask::Signal(number), false).err();
             return Err(refusal.map_or_else(|| unreachable(view), |r| refuse::rule(&r)));
         }
     };
-    match link.ask(Ask::Signal { number }).await {
-        Ok(Say::Ok) => Ok(()),
-        Ok(Say::AlreadyEnded) => Err(ended(asked, view).await?),
+    match link.ask(KeeperRequest::Signal { number }).await {
+        Ok(KeeperReply::Ok) => Ok(()),
+        Ok(KeeperReply::AlreadyEnded) => Err(ended(asked, view).await?),
         Ok(other) => Err(unexpected(other)),
         // Not retried: a signal must not be sent twice.
         Err(_) => {
@@ -50,6 +50,6 @@ async fn pass(asked: &RequestContext, view: &mut crate::table::ProcessView, numb
 /// The refusal for a process that has just ended.
 pub(super) async fn ended(asked: &RequestContext, view: &crate::table::ProcessView) -> Result<Error, Error> {
     let Current { facts, .. } = asked.look(view).await?;
-    let refusal = decide(&facts.phase, Wish::Signal(0), false).err();
+    let refusal = decide(&facts.phase, Ask::Signal(0), false).err();
     Ok(refusal.map_or_else(|| unreachable(view), |r| refuse::rule(&r)))
 }

@@ -7,16 +7,16 @@ use crate::bytes::lease_token;
 use crate::closing::Closing;
 use crate::facts::Facts;
 use crate::notices::barrier as rows;
-use crate::notices::{Barrier, BarrierTarget};
+use crate::notices::{Barrier, ResolvedTarget};
 use crate::refuse;
 use outlast_core::IdRef;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
-use outlast_wire::v1::notice::{self as v1, Barriers, Until};
+use outlast_wire::v1::notice::{self as v1, BarrierTarget, Barriers};
 use std::sync::Arc;
 
-/// Sets a barrier and, unless told otherwise, answers once it is open.
-pub(super) async fn until(asked: &RequestContext, until: Until, id: Option<String>, no_wait: bool) {
+/// Sets a barrier and answers once it is open, or at once if `no_wait` is set.
+pub(super) async fn until(asked: &RequestContext, until: BarrierTarget, id: Option<String>, no_wait: bool) {
     let id = match named(id) {
         Ok(id) => id,
         Err(error) => return asked.out.error(error).await,
@@ -47,18 +47,18 @@ fn named(id: Option<String>) -> Result<String, Error> {
     }
 }
 
-async fn set(asked: &RequestContext, until: Until, id: String) -> Result<Barrier, Error> {
+async fn set(asked: &RequestContext, until: BarrierTarget, id: String) -> Result<Barrier, Error> {
     let target = match until {
-        Until::Process { process, or_match } => {
+        BarrierTarget::Process { process, or_match } => {
             let (id, name) = meant(asked, &process).await?;
-            BarrierTarget::Process { id, or_match, name }
+            ResolvedTarget::Process { id, or_match, name }
         }
-        Until::Pid { pid } => match outlast_store::os::incarnation_of(pid) {
-            Ok(of) => BarrierTarget::pid(&of),
+        BarrierTarget::Pid { pid } => match outlast_store::os::incarnation_of(pid) {
+            Ok(of) => ResolvedTarget::pid(&of),
             // The process is gone already: no incarnation has this start time.
-            Err(_) => BarrierTarget::Pid { pid, start_ticks: 0, boot: "0".into() },
+            Err(_) => ResolvedTarget::Pid { pid, start_ticks: 0, boot: "0".into() },
         },
-        Until::Time { at } => BarrierTarget::Time { at_us: at.micros() },
+        BarrierTarget::Time { at } => ResolvedTarget::Time { at_us: at.micros() },
         other => return Err(refuse::unknown("something to wait for", &other)),
     };
     barrier::set(&asked.parts.barriers, &asked.owner, target, id).await.map_err(|e| refuse::index(&e))
@@ -68,8 +68,8 @@ fn is_name(id: &str) -> bool {
     id.strip_prefix("bar_").is_some_and(|hex| hex.len() == 12 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The id and name of the process that is meant. An unknown id counts as ended, because the process may have been removed. An unknown name is a
-/// mistake.
+/// The id and name of the process that is meant. An unknown id counts as ended, because the process may have been removed. An unknown name
+/// is a mistake.
 async fn meant(asked: &RequestContext, given: &str) -> Result<(String, Option<String>), Error> {
     match (asked.resolve(given).await, given.parse()) {
         (Ok(view), _) => Ok((view.id().to_string(), view.facts.kept.spec.name.clone())),

@@ -4,10 +4,10 @@ use super::context::RequestContext;
 use crate::intake::Current;
 use crate::reach::{NoKeeper, unexpected, unreachable};
 use crate::refuse;
-use outlast_core::{Action, Ask as Wish, Phase, decide};
+use outlast_core::{Action, Ask, Phase, decide};
 use outlast_store::meta::flag;
 use outlast_wire::code;
-use outlast_wire::v1::keeper::Say;
+use outlast_wire::v1::keeper::KeeperReply;
 use outlast_wire::v1::{Error, Written};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
     let mut begin = at;
     let mut sent = false;
     for _ in 0..TRIES {
-        let seen = checked(asked, &mut view, Wish::Write).await?;
+        let seen = checked(asked, &mut view, Ask::Write).await?;
         // The offset keeps a retry from writing bytes twice.
         let start = *begin.get_or_insert(seen);
         let mut link = match asked.parts.reach.keeper(&mut view).await {
@@ -34,10 +34,10 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
         };
         sent = true;
         match link.write(Some(start), bytes).await {
-            Ok(Say::Written { taken, next }) => {
+            Ok(KeeperReply::Written { taken, next }) => {
                 return Ok(Written::bytes(taken, next));
             }
-            Ok(Say::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
+            Ok(KeeperReply::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
             Ok(other) => return Err(unexpected(other)),
             Err(error) => tracing::info!(id = %view.id(), %error, "a write was cut short and is tried again"),
         }
@@ -51,7 +51,7 @@ fn maybe(error: &Error) -> Error {
 }
 
 /// Makes sure that the process takes input, and returns how many bytes it has taken.
-pub(super) async fn checked(asked: &RequestContext, view: &mut crate::table::ProcessView, wish: Wish) -> Result<u64, Error> {
+pub(super) async fn checked(asked: &RequestContext, view: &mut crate::table::ProcessView, wish: Ask) -> Result<u64, Error> {
     if view.facts.phase == Phase::Accepted {
         let begun = tokio::time::timeout(STARTING, view.until(|f| f.phase != Phase::Accepted)).await;
         begun.map_err(|_| refuse::rule(&outlast_core::Refusal::StillStarting))?;

@@ -1,14 +1,14 @@
 //! Names that a command does not inherit.
 //!
-//! There are two reasons. A command that a model was tricked into must not be able to leak the agent's own credentials. And a tool in a user's
-//! project must not silently use the agent's endpoint, model or interpreter. `--env` passes one of these on explicitly.
+//! There are two reasons. A command that a model was tricked into must not be able to leak the agent's own credentials. And a tool in a
+//! user's project must not silently use the agent's endpoint, model or interpreter. `--env` passes one of these on explicitly.
 //!
-//! Inherited on purpose: the general AWS credentials, because the local terminal belongs to its operator, and `CLAUDE_CODE_OAUTH_TOKEN`, because
-//! without it users are logged out of their own tool.
+//! Inherited on purpose: the general AWS credentials, because the local terminal belongs to its operator, and `CLAUDE_CODE_OAUTH_TOKEN`,
+//! because without it users are logged out of their own tool.
 
 /// Why a name is not inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlockReason {
+pub(crate) enum BlockReason {
     /// A credential, endpoint or model setting of a model provider or of a tool of the agent's.
     Provider,
     /// A bot token or setting of a messaging gateway.
@@ -24,7 +24,7 @@ pub enum BlockReason {
 }
 
 /// Whether a name is kept out of a command's environment, and why. Case is ignored.
-pub fn is_blocked(name: &[u8]) -> Option<BlockReason> {
+pub(crate) fn is_blocked(name: &[u8]) -> Option<BlockReason> {
     let folded = name.to_ascii_uppercase();
     let mut name = folded.as_slice();
     // Container runtimes pass on variables with their prefix, under the name after it.
@@ -47,7 +47,7 @@ pub fn is_blocked(name: &[u8]) -> Option<BlockReason> {
 /// The plain name after a force prefix, if the name has one.
 ///
 /// Among explicit variables the prefix means "even if it is blocked". In an inherited environment such a name is dropped.
-pub fn forced_name(name: &[u8]) -> Option<&[u8]> {
+pub(crate) fn forced_name(name: &[u8]) -> Option<&[u8]> {
     FORCE_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix.as_bytes()))
 }
 
@@ -62,8 +62,8 @@ pub(super) fn login_may_set(name: &[u8]) -> bool {
     forced_name(name).is_none() && !name.starts_with(b"OUTLAST_") && matches!(is_blocked(name), None | Some(BlockReason::Interpreter))
 }
 
-/// A bash fragment that unexports every exported name for which [`login_may_set`] is false by list or family, so that such values are not even
-/// written to a pipe.
+/// A bash fragment that unexports every exported name for which [`login_may_set`] is false by list or family, so that such values are not
+/// even written to a pipe.
 pub(super) fn unset_in_bash() -> String {
     const UNSET: &str = r#"builtin unset -v "$__outlast_n" || builtin export -n "$__outlast_n""#;
     let strip: String = TUNNELS.iter().map(|tunnel| format!("  __outlast_m=${{__outlast_m#{tunnel}}}\n")).collect();
@@ -93,8 +93,8 @@ struct Group {
     names: &'static [&'static str],
 }
 
-/// A name belongs to a family if it begins with one of the prefixes and ends with one of the suffixes. They may share the underscore between
-/// them.
+/// A name belongs to a family if it begins with one of the prefixes and ends with one of the suffixes. They may share the underscore
+/// between them.
 struct Family {
     why: BlockReason,
     prefixes: &'static [&'static str],

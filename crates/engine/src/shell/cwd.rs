@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 /// Why a command cannot start in the wanted directory.
 #[derive(Debug)]
-pub struct NoDirectory {
+pub(crate) struct NoDirectory {
     /// The wanted directory, or the caller's own.
-    pub wanted: PathBuf,
+    pub(crate) wanted: PathBuf,
     /// Why it cannot be used.
-    pub why: io::Error,
+    pub(crate) why: io::Error,
     /// The nearest parent that can be entered.
-    pub nearest: PathBuf,
+    pub(crate) nearest: PathBuf,
 }
 
 impl std::fmt::Display for NoDirectory {
@@ -28,7 +28,7 @@ impl std::fmt::Display for NoDirectory {
 
 impl NoDirectory {
     /// What the caller can do about it.
-    pub fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> String {
         let nearest = self.nearest.display();
         match self.why.kind() {
             io::ErrorKind::NotFound => format!("{nearest} exists; give a directory that exists, or create this one first"),
@@ -42,8 +42,9 @@ impl NoDirectory {
 
 /// The wanted directory, or `inherited` if none is given. A relative path is relative to `inherited`.
 ///
-/// A directory that does not exist or cannot be entered is refused, also an inherited one: in another directory the same command can do harm.
-pub fn existing_cwd(wanted: Option<&Path>, inherited: &Path) -> Result<PathBuf, NoDirectory> {
+/// A directory that does not exist or cannot be entered is refused, also an inherited one: in another directory the same command can do
+/// harm.
+pub(crate) fn existing_cwd(wanted: Option<&Path>, inherited: &Path) -> Result<PathBuf, NoDirectory> {
     let wanted = wanted.map_or_else(|| inherited.to_owned(), |wanted| inherited.join(wanted));
     let why = match enter(&wanted) {
         Ok(()) => return Ok(wanted),

@@ -8,16 +8,16 @@ use super::program::is_program;
 
 /// A shell, and whether it is bash.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shell {
+pub(crate) struct Shell {
     /// The program, as an absolute path.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// What it supports.
-    pub kind: ShellKind,
+    pub(crate) kind: ShellKind,
 }
 
 /// What a shell supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShellKind {
+pub(crate) enum ShellKind {
     /// Functions, aliases and a login snapshot.
     Bash,
     /// `-c` and nothing more.
@@ -25,9 +25,9 @@ pub enum ShellKind {
 }
 
 impl Shell {
-    /// The shell at `path`. It is bash if its name is: `/bin/sh` is not, whatever it links to, because under that name bash lacks features that we
-    /// use.
-    pub fn at(path: impl Into<PathBuf>) -> Shell {
+    /// The shell at `path`. It is bash if its name is: `/bin/sh` is not, whatever it links to, because under that name bash lacks features
+    /// that we use.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Shell {
         let path = path.into();
         let kind = if path.file_name() == Some(OsStr::new("bash")) { ShellKind::Bash } else { ShellKind::Other };
         Shell { path, kind }
@@ -39,7 +39,7 @@ impl Shell {
 ///
 /// Only absolute entries of PATH count, so that the shell does not depend on the directory the
 /// command happens to run in.
-pub fn find(path: Option<&[u8]>, shell: Option<&[u8]>) -> Shell {
+pub(crate) fn find(path: Option<&[u8]>, shell: Option<&[u8]>) -> Shell {
     find_among(path, &["/usr/bin/bash", "/bin/bash"], shell)
 }
 

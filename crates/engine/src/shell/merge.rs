@@ -10,36 +10,34 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub use check::{LaunchPart, MergeError, STRING_LIMIT, TOTAL_LIMIT, VariableFault, VariableSource, parse_variable};
-use check::{check, check_size};
+pub(crate) use check::MergeError;
+use check::{LaunchPart, VariableSource, check, check_size};
 
 use super::blocked::{forced_name, is_blocked};
 use super::{SYSTEM_PATH, Shell, ShellKind, Snapshot, Variable};
 
 /// The inputs of a merge.
 #[derive(Clone, Copy)]
-pub struct LaunchInputs<'a> {
+pub(crate) struct LaunchInputs<'a> {
     /// The caller's environment at the time of the request. Of a name that occurs twice the last counts, as in bash.
-    pub caller: &'a [Variable],
+    pub(crate) caller: &'a [Variable],
     /// Explicit variables of the request.
-    pub extras: &'a [Variable],
+    pub(crate) extras: &'a [Variable],
     /// What login files add, if there is a snapshot.
-    pub snapshot: Option<&'a Snapshot>,
+    pub(crate) snapshot: Option<&'a Snapshot>,
     /// The shell for a command line.
-    pub shell: &'a Shell,
-    /// What to run.
-    pub form: CommandForm<'a>,
-    /// Where its output goes.
-    pub mode: OutputMode,
+    pub(crate) shell: &'a Shell,
+    pub(crate) form: CommandForm<'a>,
+    pub(crate) mode: OutputMode,
     /// Where it runs.
-    pub cwd: &'a Path,
+    pub(crate) cwd: &'a Path,
     /// The id of the process.
-    pub process_id: &'a str,
+    pub(crate) process_id: &'a str,
 }
 
-/// What to run.
+/// A command in one of its two forms.
 #[derive(Clone, Copy)]
-pub enum CommandForm<'a> {
+pub(crate) enum CommandForm<'a> {
     /// A shell command line.
     Line(&'a [u8]),
     /// A program and its arguments, as they are.
@@ -48,8 +46,7 @@ pub enum CommandForm<'a> {
 
 /// Where a command's output goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputMode {
-    /// A pipe.
+pub(crate) enum OutputMode {
     Pipe,
     /// A terminal of its own.
     Pty,
@@ -58,18 +55,18 @@ pub enum OutputMode {
 /// What the keeper is to execute. The program is `argv[0]`: a path in the line form; in the argv form to be found with
 /// [`resolve_program`](super::resolve_program) and [`MergedLaunch::path`].
 #[derive(Clone, PartialEq, Eq)]
-pub struct MergedLaunch {
+pub(crate) struct MergedLaunch {
     /// The arguments, the program's name first.
-    pub argv: Vec<Vec<u8>>,
+    pub(crate) argv: Vec<Vec<u8>>,
     /// The whole environment, sorted by name.
-    pub env: Vec<Variable>,
+    pub(crate) env: Vec<Variable>,
     /// Names of the caller's environment that the command does not get.
-    pub removed: Vec<Vec<u8>>,
+    pub(crate) removed: Vec<Vec<u8>>,
 }
 
 impl MergedLaunch {
     /// The PATH that the command has.
-    pub fn path(&self) -> &[u8] {
+    pub(crate) fn path(&self) -> &[u8] {
         self.env.iter().find(|(name, _)| name == b"PATH").map_or(&[], |(_, value)| value)
     }
 }
@@ -87,7 +84,7 @@ impl fmt::Debug for MergedLaunch {
 }
 
 /// Merges the argv and environment of a command.
-pub fn merge(parts: &LaunchInputs<'_>) -> Result<MergedLaunch, MergeError> {
+pub(crate) fn merge(parts: &LaunchInputs<'_>) -> Result<MergedLaunch, MergeError> {
     let explicit = explicit(parts.extras)?;
     let (mut env, removed) = inherited(parts.caller)?;
 
@@ -135,8 +132,8 @@ fn inherited(caller: &[Variable]) -> Result<(Environment, BTreeSet<Vec<u8>>), Me
     Ok((env, removed))
 }
 
-/// The settings for unattended commands, unless the request sets them. Without a terminal, an inherited value does not count as a setting: it was
-/// chosen for the caller's own terminal.
+/// The settings for unattended commands, unless the request sets them. Without a terminal, an inherited value does not count as a setting:
+/// it was chosen for the caller's own terminal.
 fn set_defaults(env: &mut Environment, parts: &LaunchInputs<'_>) {
     let pagers = ["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"];
     let mut set = |name: &str, value: &[u8]| env.insert(name.into(), value.to_vec());

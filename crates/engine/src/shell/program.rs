@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// Why no program can be started. A shell would exit with [`ProgramError::exit_code`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ProgramError {
+pub(crate) enum ProgramError {
     /// Neither a file of that path nor one of that name on PATH.
     #[error("no program {name:?}: give its path, or a PATH that has it")]
     NotFound {
@@ -26,7 +26,7 @@ pub enum ProgramError {
 
 impl ProgramError {
     /// The exit code of a shell in this case: 127 or 126.
-    pub fn exit_code(&self) -> i32 {
+    pub(crate) fn exit_code(&self) -> i32 {
         match self {
             ProgramError::NotFound { .. } => 127,
             ProgramError::NotExecutable { .. } => 126,
@@ -34,11 +34,11 @@ impl ProgramError {
     }
 }
 
-/// Finds the program for the first word of an argv, as `execvp` would with this PATH in this directory. A name with a slash is a path; an empty
-/// entry of PATH is `cwd`; an empty PATH finds nothing.
+/// Finds the program for the first word of an argv, as `execvp` would with this PATH in this directory. A name with a slash is a path; an
+/// empty entry of PATH is `cwd`; an empty PATH finds nothing.
 ///
 /// A file that may not be executed does not end the search. It is reported if no better one is found.
-pub fn resolve_program(argv0: &[u8], path: &[u8], cwd: &Path) -> Result<PathBuf, ProgramError> {
+pub(crate) fn resolve_program(argv0: &[u8], path: &[u8], cwd: &Path) -> Result<PathBuf, ProgramError> {
     let not_found = || ProgramError::NotFound { name: String::from_utf8_lossy(argv0).into_owned() };
     if argv0.is_empty() {
         return Err(not_found());

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use super::merge::MergedLaunch;
+use super::snapshot::TakeFailure;
 use super::*;
 
 /// A user with login files and an engine that keeps their snapshot.

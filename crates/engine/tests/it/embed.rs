@@ -23,7 +23,8 @@ impl Home {
         let began = std::time::Instant::now();
         let engine = loop {
             match Engine::start(config(&self.tmp)).await {
-                // A program that another test starts right now has the lock of the last engine until its exec, and no descriptor reports when.
+                // A program that another test starts right now has the lock of the last engine until its exec, and no descriptor reports
+                // when.
                 Err(ServeError::Taken { .. }) if began.elapsed() < LONG => tokio::task::yield_now().await,
                 started => break started.unwrap(),
             }

@@ -72,7 +72,7 @@ async fn case_11_too_many_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_of_the_engine_harms_nobody() {
+async fn a_restart_of_the_engine_harms_no_process() {
     let mut world = World::new().await;
     let ends_meanwhile = world.sh("sleep 0.3; echo done; exit 7").await.id();
     let goes_on = world.run(Spec::shell("read x; echo got $x").with_input()).await.session_id;
@@ -242,7 +242,8 @@ fn an_engine_whose_socket_directory_was_taken_away_opens_another() {
     let connect =
         || runtime.block_on(async { Client::over(tokio::net::UnixStream::connect(home.join("run/engine")).await.unwrap()).await });
     let before = connect().unwrap();
-    // As a logout does with the user's runtime directory. The engine may be quicker to make its socket again than we to remove the directory.
+    // As a logout does with the user's runtime directory. The engine may be quicker to make its socket again than we to remove the
+    // directory.
     while std::fs::remove_dir_all(&first).is_err() {}
     while !std::fs::read_link(home.join("run")).unwrap().starts_with(&second) || !home.join("run/engine").exists() {
         std::thread::yield_now();

@@ -11,7 +11,7 @@ fn owner(task: &str, session: &str) -> Owner {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_sees_and_touches_its_own_conversation_only() {
+async fn an_agent_sees_and_touches_its_own_session_only() {
     let world = World::new().await;
     let (a, b) = (world.session("a"), world.session("b"));
     let (pa, pb) = (start(&a, &world).await, start(&b, &world).await);
@@ -32,7 +32,7 @@ async fn an_agent_sees_and_touches_its_own_conversation_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn case_177_another_task_of_the_conversation_is_listed_and_flagged() {
+async fn case_177_another_task_of_the_session_is_listed_and_flagged() {
     let world = World::new().await;
     let own = start(&world.client.with_owner(owner("t1", "s1")), &world).await;
     let other = start(&world.client.with_owner(owner("t2", "s1")), &world).await;
@@ -81,7 +81,7 @@ async fn case_102_a_unique_prefix_names_a_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_wait_is_cancelled_and_the_connection_goes_on() {
+async fn a_dropped_wait_is_cancelled_and_the_connection_stays_open() {
     let world = World::new().await;
     let id = start(&world.client, &world).await;
     let cancelled = tokio::time::timeout(Duration::from_millis(20), world.client.wait(&id, None)).await;
@@ -90,7 +90,7 @@ async fn a_dropped_wait_is_cancelled_and_the_connection_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_interrupts_its_own_conversation_only() {
+async fn an_agent_interrupts_its_own_session_only() {
     let world = World::new().await;
     let error = world.session("a").interrupt("b").await.unwrap_err();
     assert_eq!((error.status(), error.code()), ("not_found", "not_found"));

@@ -93,7 +93,7 @@ const IGNORES_TERM: &str = "trap '' TERM; echo up; exec >/dev/null 2>&1; while :
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_stop_of_an_orphan_goes_on_without_whoever_asked_for_it() {
+async fn the_stop_of_an_orphan_continues_without_the_client_that_asked_for_it() {
     let world = World::new().await;
     let (process, _) = orphan(&world, IGNORES_TERM).await;
     let asking = Client::over(world.engine.connect()).await.unwrap();

@@ -1,7 +1,7 @@
 //! Which sessions may see and touch which processes.
 
 use crate::world::World;
-use outlast_client::{Client, Owner, Run, Spec, Take, Until};
+use outlast_client::{BarrierTarget, Client, Owner, Run, Spec, Take};
 use std::time::Duration;
 
 fn speaker(world: &World, generation: Option<&str>) -> Client {
@@ -13,7 +13,7 @@ async fn a_part_of_the_name_of_anothers_process_is_nothing_to_wait_for() {
     let world = World::new().await;
     let (a, b) = (world.session("a"), world.session("b"));
     let theirs = b.run(Run::new(Spec::shell("sleep 1000"), world.caller())).await.unwrap().id().to_string();
-    let until = |name: &str| Until::Process { process: name.into(), or_match: false };
+    let until = |name: &str| BarrierTarget::Process { process: name.into(), or_match: false };
     let opened = a.until_within(until(&theirs), Duration::from_secs(10)).await.unwrap();
     assert_eq!((opened.status.as_str(), opened.why.as_deref()), ("open", Some("unknown")));
     // A part of an id that means nothing to the caller is a mistake, also if it is part of another's id.
@@ -31,7 +31,7 @@ async fn what_the_newest_life_posts_or_waits_for_is_not_dropped_as_that_of_an_ol
     let given = any.take(&Take::default()).await.unwrap();
     assert_eq!(given.notices.len(), 1);
     let third = speaker(&world, Some("3"));
-    third.set_until(Until::Process { process: "proc_abcdefabcdef".into(), or_match: false }).await.unwrap();
+    third.set_until(BarrierTarget::Process { process: "proc_abcdefabcdef".into(), or_match: false }).await.unwrap();
     let given = any.take(&Take::default().wait_at_most(Duration::from_secs(10))).await.unwrap();
     assert_eq!(given.notices.iter().map(|n| n.event.kind()).collect::<Vec<_>>(), ["until"]);
 }

@@ -24,7 +24,7 @@ async fn case_56_a_descendant_that_holds_the_output_does_not_hold_up_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cases_96_to_98_an_interrupt_lets_go_of_its_own_conversation_only() {
+async fn cases_96_to_98_an_interrupt_cancels_waits_of_its_own_session_only() {
     let world = World::new().await;
     let (a, b) = (world.session("a"), world.session("b"));
     let start = |client: &outlast_client::Client| {

@@ -51,7 +51,7 @@ impl Raw {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_does_not_say_hello_is_told_and_let_go() {
+async fn a_client_without_a_hello_gets_an_error_and_is_disconnected() {
     let world = World::new().await;
     for (message, code) in
         [(json!({"id": 1, "op": "list"}), "bad_request"), (json!({"id": 1, "op": "hello", "version": 0, "client": "old"}), "bad_version")]
@@ -71,7 +71,7 @@ async fn a_newer_client_is_answered_in_our_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_understood_is_refused_and_the_connection_goes_on() {
+async fn what_is_not_understood_is_refused_and_the_connection_stays_open() {
     let world = World::new().await;
     let mut raw = Raw::greeted(&world).await;
     for message in [
@@ -161,7 +161,7 @@ async fn nonsense_ends_its_own_connection_and_nothing_else() {
             })
             .take(len)
             .collect();
-            // It may be let go before all of it was sent.
+            // The connection may be closed before all of it was sent.
             let _sent = raw.stream.write_all(&bytes).await;
             let _ended = raw.stream.shutdown().await;
             while raw.next().await.is_some() {}

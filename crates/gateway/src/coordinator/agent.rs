@@ -1,32 +1,30 @@
 //! Agents: prompts and cancels in one direction, reports in the other.
 
+use super::Coordinator;
 use super::batch::{Batch, Deed};
+use super::input::Input;
 use super::live::{Actor, Live, OpenAttempt, PromptState};
-use super::{Coordinator, Input};
-use crate::rules::conversation::{AgentReport, Event, Prompt, TurnId};
+use crate::rules::change::{AgentReport, Event, Prompt};
+use crate::rules::conversation::TurnId;
 use crate::rules::turn::{FailureReason, Turn};
-use crate::settings::{AgentPermission, AgentSettings};
 use crate::store::TurnBody;
 use outlast_agents::{
-    AcpDriver, AcpSettings, AgentEvent, AgentFault, AgentName, AgentNews, AgentPaths, Attempt, CommandDriver, CommandSettings,
-    Conversation, Decision, Driver, McpServer, OptionKind, PermissionAsk, PermissionMode, PermissionPolicy, SettledBy, StopReason,
-    ToolLine, ToolStatus, find_agent,
+    AgentEvent, AgentFault, AgentNews, Attempt, Conversation, Decision, OptionKind, PermissionAsk, SettledBy, StopReason, ToolLine,
+    ToolStatus,
 };
-use outlast_wire::v1::chat::{AgentChoice, ChatEvent, Content, LineBody, PermissionBody, PermissionOption, TextBody, ToolBody, ToolState};
+use outlast_wire::v1::chat::{ChatEvent, Content, LineBody, PermissionBody, PermissionOption, TextBody, ToolBody, ToolState};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How much of a reply that is being written is kept for terminals that come later. However it is escaped, it fits into a frame.
 const MAX_DRAFT_BYTES: usize = 2 << 20;
-/// The summary for an agent that has forgotten the conversation has at most this many turns, and so many characters of each text.
+/// The summary for an agent that has forgotten the conversation has at most this many turns.
 const MAX_SUMMARY_TURNS: usize = 20;
+/// It has at most this many characters of each text.
 const MAX_SUMMARY_CHARS: usize = 2000;
-/// How much of a name from outside is repeated.
-const MAX_SHOWN_NAME_CHARS: usize = 80;
-
 impl Coordinator {
-    /// Gives a prompt to the agent of a conversation, which is started if need be. What starts is committed by now.
+    /// Gives a prompt to the agent of a conversation, which is started if need be. Its start is committed.
     pub(super) fn prompt(&mut self, key: &str, prompt: &Prompt) {
         crate::points::reach("gateway.turn.started");
         self.prompt_from(key, prompt, PromptState::Waiting);
@@ -57,7 +55,7 @@ impl Coordinator {
         let Turn::Running { attempt, .. } = row.turn else { return };
         let head = row.id;
         let rows = self.chats.get(key).map(|live| live.conversation.group(head).map(|row| row.id).collect()).unwrap_or_default();
-        // Its process had the prompt from the earlier gateway: what the driver is given cannot be taken back.
+        // Its process had the prompt from the earlier gateway, so the prompt cannot be withdrawn.
         self.prompt_from(key, &Prompt { head, attempt, rows, note: None }, PromptState::Given);
     }
 
@@ -84,7 +82,7 @@ impl Coordinator {
         }
     }
 
-    /// After a failed commit: a prompt that was taken back for it is given again.
+    /// After a failed commit: a prompt that was withdrawn for it is given again.
     pub(super) fn give_back_prompt(&mut self, key: &str, changed: Option<Actor>) {
         let was_taken_back = changed.and_then(|actor| actor.open).is_some_and(|open| open.prompt == PromptState::Withdrawn);
         let Some(actor) = self.chats.get_mut(key).and_then(|live| live.actor.as_mut()).filter(|_| was_taken_back) else { return };
@@ -123,7 +121,7 @@ impl Coordinator {
                     return;
                 }
             }
-            // The gateway that is not there any more needs not be told.
+            // Fails if the gateway has ended.
             let _ended = to.send(Input::ActorOver { key: of, actor: number }).await;
         });
         let (handle, is_per_turn) = (started.handle, self.is_per_turn(&choice));
@@ -132,63 +130,6 @@ impl Coordinator {
             live.actor = Some(actor);
         }
         Ok(())
-    }
-
-    /// The driver for a choice of agent.
-    pub(crate) fn driver(&self, key: &str, generation: &str, choice: &AgentChoice) -> Result<Box<dyn Driver>, String> {
-        let limits = &self.settings.limits;
-        match choice {
-            AgentChoice::Command(line) => {
-                let mut settings = CommandSettings::shell(line);
-                settings.silence = limits.silence;
-                Ok(Box::new(CommandDriver::new(self.place.clone(), settings)))
-            }
-            AgentChoice::Agent(name) => {
-                let argv = self.argv_of(name).map_err(|(what, hint)| format!("{what}; {hint}"))?;
-                let configured = self.settings.agents.get(name);
-                let env_file = configured.and_then(|agent| agent.env_file.clone());
-                if self.is_per_turn(choice) {
-                    let mut settings = CommandSettings::new(argv);
-                    (settings.env_file, settings.silence) = (env_file, limits.silence);
-                    return Ok(Box::new(CommandDriver::new(self.place.clone(), settings)));
-                }
-                let mut settings = AcpSettings::new(argv);
-                settings.env_file = env_file;
-                (settings.limits.silence, settings.limits.start) = (limits.silence, limits.start);
-                settings.permission = PermissionPolicy::new(match configured.map(|agent| &agent.permission) {
-                    None | Some(AgentPermission::Ask) => PermissionMode::Ask,
-                    Some(AgentPermission::AllowList(entries)) => PermissionMode::AllowList(entries.clone()),
-                    Some(AgentPermission::Always) => PermissionMode::Always,
-                })
-                .denied_after(limits.permission);
-                let (outlast, home) = (self.settings.outlast.to_string_lossy(), self.settings.home.to_string_lossy());
-                let mcp = McpServer::outlast(outlast, home, key, generation);
-                let profile = name.parse().ok().and_then(AgentName::mcp_profile);
-                settings.mcp = vec![profile.map_or(mcp.clone(), |profile| mcp.with_profile(profile))];
-                Ok(Box::new(AcpDriver::new(self.place.clone(), settings)))
-            }
-            _ => Err("this gateway does not know such a kind of agent".into()),
-        }
-    }
-
-    /// Whether each turn is a command of its own.
-    fn is_per_turn(&self, choice: &AgentChoice) -> bool {
-        match choice {
-            AgentChoice::Command(_) => true,
-            AgentChoice::Agent(name) => self.settings.agents.get(name).is_some_and(|agent| agent.is_command),
-            _ => false,
-        }
-    }
-
-    /// Program and arguments of an agent; or what is wrong, and what to do.
-    pub(super) fn argv_of(&self, name: &str) -> Result<Vec<String>, (String, String)> {
-        if let Some(agent) = self.settings.agents.get(name).filter(|agent| !agent.argv.is_empty()) {
-            return Ok(agent.argv.clone());
-        }
-        let Ok(known) = name.parse::<AgentName>() else { return Err(unknown_agent(name, &self.settings.agents)) };
-        let links = known_agents(&self.settings.home);
-        let paths = AgentPaths { known: &links, path: &self.settings.path, user_home: &self.settings.user_home };
-        find_agent(known, &paths).map_err(|e| (e.to_string(), e.hint.clone()))
     }
 
     /// The directory for the files of a conversation. Its name can hold nothing that leads out of the home.
@@ -204,7 +145,7 @@ impl Coordinator {
         self.settings.home.join("conversations").join(name)
     }
 
-    /// What was said so far, for an agent that cannot continue its session.
+    /// The last turns as text, for an agent that cannot continue its session.
     fn summary(&self, key: &str) -> Option<String> {
         let live = self.chats.get(key)?;
         let mut turns = self.store.turns(key, live.conversation.generation.number, MAX_SUMMARY_TURNS).ok()?;
@@ -247,13 +188,13 @@ impl Coordinator {
             self.due.insert(key.to_owned());
             return self.pending.push_back(Input::Look);
         }
-        // One that has ended says so itself.
+        // An actor that has ended reports that itself.
         let _ended = handle.cancel(&open.driver);
     }
 
     pub(super) fn stop_actor(&mut self, key: &str) {
         if let Some(actor) = self.chats.get(key).and_then(|live| live.actor.as_ref()) {
-            // One that has ended says so itself.
+            // An actor that has ended reports that itself.
             let _ended = actor.handle.stop();
         }
     }
@@ -353,7 +294,7 @@ impl Coordinator {
         }
     }
 
-    /// Writes a part of the attempt that the agent works on, unless that is over for the rules.
+    /// Writes a part of the attempt that the agent works on, unless the rules have ended that attempt.
     pub(super) fn own_part(&mut self, key: &str, content: &Content, batch: &mut Batch) {
         let Some(live) = self.chats.get(key) else { return };
         let Some(open) = live.actor.as_ref().and_then(|actor| actor.open.as_ref()) else { return };
@@ -386,7 +327,7 @@ impl Coordinator {
             return;
         }
         if matches!(by, SettledBy::Person) && asked.as_ref().is_some_and(|body| body.answer.is_some()) {
-            // Written before the agent was told.
+            // Written before the agent got the answer.
             return;
         }
         let mut body = asked.unwrap_or_else(|| PermissionBody::new(format!("{run}.{}.{id}", actor.number), title, Vec::new()));
@@ -397,7 +338,7 @@ impl Coordinator {
         self.own_part(key, &Content::Permission(body), batch);
     }
 
-    /// The agent has answered, or failed: the texts that waited are written, and the rules say what comes of it.
+    /// The agent has answered, or failed: the texts that waited are written, and the rules decide what follows.
     fn attempt_over(&mut self, key: &str, report: AgentReport, why: Option<String>, batch: &mut Batch) {
         self.write_texts(key, batch);
         let Some(live) = self.touch(key, batch) else { return };
@@ -485,11 +426,6 @@ impl Coordinator {
     }
 }
 
-/// Where the links to the programs of agents are.
-pub(crate) fn known_agents(home: &Path) -> PathBuf {
-    home.join("agents")
-}
-
 /// The name of a start for its driver. The generation's name is part of it, so a deleted database never leads to a process that was used before.
 pub(crate) fn driver_attempt(live: &Live, head: TurnId, starts: u32) -> Attempt {
     Attempt::new(format!("{}/{}", live.conversation.generation.name(), head.0), starts)
@@ -529,63 +465,5 @@ fn settled_words(by: SettledBy) -> String {
         SettledBy::Limit(limit) => format!("no answer within {} s", limit.as_secs_f64()),
         SettledBy::Cancel => super::ended::BY_END_OF_TURN.into(),
         _ => "a rule".into(),
-    }
-}
-
-/// What is wrong with the name of an agent that is neither built in nor configured, and what to do.
-fn unknown_agent(name: &str, configured: &BTreeMap<String, AgentSettings>) -> (String, String) {
-    let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_NAME_CHARS).collect();
-    if configured.contains_key(name) {
-        let what = format!("the agent {shown} is configured without a program");
-        return (what, format!("set `argv` or `command` in [gateway.agents.{shown}] of config.toml, then run `outlast gateway restart`"));
-    }
-    let near = outlast_core::nearest(name, AgentName::ALL.map(AgentName::as_str).into_iter().chain(own_agents(configured)));
-    let near = near.first().map(|near| format!("did you mean {near}? ")).unwrap_or_default();
-    let hint = format!(
-        "{near}Known agents: {}. Another one needs `argv` or `command` in [gateway.agents.NAME] of config.toml, then \
-         `outlast gateway restart`",
-        agent_names(configured)
-    );
-    (format!("there is no agent {shown}"), hint)
-}
-
-/// The names that --agent takes: the built-in ones and those of the configuration.
-pub(super) fn agent_names(configured: &BTreeMap<String, AgentSettings>) -> String {
-    let own: Vec<&str> = own_agents(configured).collect();
-    let own = if own.is_empty() { String::new() } else { format!(", and {} in config.toml", own.join(", ")) };
-    format!("{}{own}", AgentName::ALL.map(AgentName::as_str).join(", "))
-}
-
-fn own_agents(configured: &BTreeMap<String, AgentSettings>) -> impl Iterator<Item = &str> {
-    configured.iter().filter(|(_, agent)| !agent.argv.is_empty()).map(|(name, _)| name.as_str())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wrong_name_of_an_agent_is_answered_with_those_there_are_and_how_to_add_one() {
-        let agent = |argv: &[&str]| AgentSettings {
-            argv: argv.iter().map(|&word| word.to_owned()).collect(),
-            is_command: false,
-            env_file: None,
-            permission: AgentPermission::Ask,
-        };
-        let none = BTreeMap::new();
-        let (what, hint) = unknown_agent("opencde", &none);
-        assert_eq!(what, "there is no agent opencde");
-        assert_eq!(
-            hint,
-            "did you mean opencode? Known agents: codex, opencode, kimi, hermes, gemini, qwen. Another one needs `argv` or `command` in \
-             [gateway.agents.NAME] of config.toml, then `outlast gateway restart`"
-        );
-        let own = BTreeMap::from([("reviewer".to_owned(), agent(&["review"])), ("qwen".into(), agent(&[])), ("empty".into(), agent(&[]))]);
-        let (_, hint) = unknown_agent("reviwer", &own);
-        assert!(hint.starts_with("did you mean reviewer? ") && hint.contains("qwen, and reviewer in config.toml. "), "{hint}");
-        let (what, hint) = unknown_agent("empty", &own);
-        assert!(what.contains("without a program") && hint.contains("[gateway.agents.empty]"), "{what}: {hint}");
-        let (what, hint) = unknown_agent(&"\x1bx".repeat(10_000), &own);
-        assert!(what.len() < 200 && !what.contains('\x1b') && hint.starts_with("Known agents: codex"), "{what}: {hint}");
     }
 }

@@ -1,17 +1,20 @@
-//! What clients ask.
+//! The requests of clients.
 
-use super::agent::agent_names;
 use super::batch::{Batch, Deed};
+use super::choice::agent_names;
+use super::drain::Drain;
 use super::ended::BY_PERSON;
+use super::input::{AnswerTo, ChatAnswer};
 use super::live::Live;
-use super::{AnswerTo, ChatAnswer, Coordinator, later, now, refusal, store_failed};
+use super::refusal::{not_found, refusal, shown, shown_name, store_failed};
+use super::{Coordinator, later, now};
 use crate::owner::UserId;
-use crate::rules::conversation::{self, Cause, Conversation, Event, MAX_QUEUED_MESSAGES, Message, TurnId};
+use crate::rules::change::{Event, MAX_QUEUED_MESSAGES, Message};
+use crate::rules::conversation::{self, Cause, Conversation, TurnId};
 use crate::rules::key::{LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
 use crate::rules::reset::LiveProcesses;
 use crate::rules::text::Line;
 use crate::rules::turn::{DrainKind, InterruptReason, Turn, TurnKind};
-use crate::shutdown::Drain;
 use crate::store::{ChatState, LastOrder, TurnBody};
 use outlast_agents::Decision;
 use outlast_core::OsText;
@@ -123,7 +126,7 @@ impl Coordinator {
         let Some(Turn::Running { mark: Some(mark), .. }) = running.map(|row| row.turn) else { return false };
         match mark.reason {
             InterruptReason::ShutdownTimeout => true,
-            // Whatever ended that gateway, this one is another.
+            // In either case this is another gateway.
             InterruptReason::RestartTimeout | InterruptReason::RestartInterrupted => kind == DrainKind::Restart,
             InterruptReason::AgentEnded => false,
         }
@@ -197,7 +200,7 @@ impl Coordinator {
             return Err(too_many());
         }
         self.next_turn += 1;
-        // The words come before what was told about them.
+        // The message comes before the lines about it.
         let content = Content::Words(WordsBody::new(words, message_id));
         self.part_at(at, key, Some(turn), 0, &content, batch);
         let mut kept = lines.into_iter().find(|line| matches!(line, Line::KeptWhileDraining(_)));
@@ -219,7 +222,7 @@ impl Coordinator {
         Ok(ChatAnswer::Opened(Box::new(opened)))
     }
 
-    /// Makes the conversation if there is none, and notes who answers in it.
+    /// Makes the conversation if there is none, and notes its agent.
     fn make(&mut self, key: &str, wanted: Wanted, batch: &mut Batch) -> Result<(), Error> {
         let Wanted { by, agent, cwd } = wanted;
         checked_key(key)?;
@@ -258,7 +261,7 @@ impl Coordinator {
         let chat = ChatState { agent: Some(agent), cwd, owner: Some(by.stored()), ..ChatState::default() };
         let mut live = Live::new(Conversation::first(self.settings.mode, batch.now), chat);
         if self.not_ours.contains(key) {
-            // The engine has told of them already, and does not again.
+            // The engine has reported them already, and does not do so again.
             live.told_of_notices();
         }
         self.insert(key, live, batch);
@@ -306,7 +309,7 @@ impl Coordinator {
             ChatOrder::Resume(_) => (Event::Resume, None),
         };
         if let (ChatOrder::Resume(_), Some(live)) = (order, self.touch(key, batch)) {
-            // What goes on from here on is started for this user.
+            // From here on, turns are started for this user.
             live.chat.owner = Some(by.stored());
         }
         // All others end the turn that runs.
@@ -345,7 +348,7 @@ impl Coordinator {
             return Err(refusal(code::BAD_REQUEST, "this is none of the answers that were offered", format!("one of {hint}")));
         }
         let answer = changed("Answered.");
-        // Before the agent is told: a question that a crash finds unanswered was not allowed.
+        // Before the agent gets it: a question that is unanswered after a crash was not allowed.
         (body.answer, body.by) = (Some(option.to_owned()), Some(BY_PERSON.to_owned()));
         let open = self.touch(key, batch).and_then(|live| live.actor.as_mut()).and_then(|actor| actor.open.as_mut());
         if let Some(open) = open {
@@ -416,21 +419,6 @@ fn too_many() -> Error {
 
 fn not_ours() -> Error {
     refusal(code::BAD_REQUEST, "this request is not one of the coordinator's", "")
-}
-
-pub(crate) fn not_found(key: &str) -> Error {
-    refusal(code::NO_CONVERSATION, format!("there is no conversation {}", shown_name(key)), "`outlast chat list` shows the conversations")
-}
-
-/// A conversation as a person calls it.
-pub(super) fn shown_name(key: &str) -> String {
-    let parsed = parse(key).filter(|parsed| parsed.platform == LOCAL_PLATFORM && parsed.namespace == MAIN_NAMESPACE);
-    shown(&parsed.map_or_else(|| key.to_owned(), |parsed| parsed.chat_id))
-}
-
-/// A text from outside, cut and without control characters.
-fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
 /// Only local chats can be reached over the socket, so no client can make or enter the conversation of another channel.

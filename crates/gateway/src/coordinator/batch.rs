@@ -1,12 +1,13 @@
 //! Several inputs that share one commit.
 
-use super::follow::{FollowAsked, Followed};
+use super::input::{AnswerTo, ChatAnswer, FollowAsked, Followed, Input};
 use super::live::Live;
-use super::{AnswerTo, COMMIT_RETRY_PAUSE, ChatAnswer, Coordinator, Input, store_failed};
-use crate::rules::conversation::{self, Conversation, Effect, Event, TurnId};
+use super::refusal::store_failed;
+use super::{COMMIT_RETRY_PAUSE, Coordinator};
+use crate::rules::change::{self, Effect, Event};
+use crate::rules::conversation::{Conversation, TurnId};
 use crate::rules::text::Line;
-use crate::startup::FoundAttempts;
-use crate::store::{StoreChange, StoreError, TurnRecord};
+use crate::store::{StoreChange, TurnRecord};
 use outlast_agents::Decision;
 use outlast_core::Time;
 use outlast_wire::v1::chat::{ChatEvent, ChatRequest, Content, LineBody, Part};
@@ -15,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// What was taken in and is not committed yet.
+/// Inputs that were applied and are not committed yet.
 pub(crate) struct Batch {
     pub(crate) now: Time,
-    /// The conversations that changed, as they were. Nothing: it is new.
+    /// The conversations that changed, as they were. `None`: it is new.
     before: BTreeMap<String, Option<Live>>,
     parts: Vec<(String, Part)>,
     changes: Vec<StoreChange>,
     deeds: Vec<Deed>,
-    /// The conversations in which something may start, as far as nothing in this batch says so.
+    /// The conversations in which something may start for a reason outside this batch.
     pub(super) due: BTreeSet<String>,
     /// What is taken in again if the commit fails.
     again: Vec<Input>,
@@ -48,7 +49,7 @@ pub(super) enum Deed {
         note: Option<String>,
         to: AnswerTo,
     },
-    /// A client wants to know something. It is told what is committed, this batch included.
+    /// A client reads something. The answer is what is committed, this batch included.
     Tell {
         request: ChatRequest,
         to: AnswerTo,
@@ -106,6 +107,25 @@ impl Batch {
         self.changes.push(change);
     }
 
+    /// Everything that is to be committed, and the turns that changed.
+    pub(super) fn take_changes(&mut self, chats: &BTreeMap<String, Live>) -> (Vec<StoreChange>, Vec<TurnRecord>) {
+        let (mut changes, mut changed) = (Vec::new(), Vec::new());
+        for (key, before) in &self.before {
+            let Some(live) = chats.get(key) else { continue };
+            let (own, turns) = differences(key, before.as_ref(), live, self.now);
+            changes.extend(own);
+            changed.extend(turns);
+        }
+        changes.append(&mut self.changes);
+        (changes, changed)
+    }
+
+    /// What is done after the commit.
+    pub(super) fn into_deeds(self) -> Vec<Deed> {
+        self.deeds
+    }
+
+    /// Takes an input in again if the commit fails.
     pub(crate) fn again(&mut self, input: Input) {
         self.again.push(input);
     }
@@ -132,7 +152,7 @@ impl Coordinator {
         let now = batch.now;
         let Some(live) = self.touch(key, batch) else { return Vec::new() };
         let before: Conversation = live.conversation.clone();
-        let (after, effects) = conversation::apply(before.clone(), event, now);
+        let (after, effects) = change::apply(before.clone(), event, now);
         let is_new_generation = after.generation != before.generation;
         live.conversation = after;
         live.follow_rules(&before, now);
@@ -175,15 +195,7 @@ impl Coordinator {
 
     /// Commits a batch, and does what follows from it.
     pub(super) fn finish(&mut self, mut batch: Batch) {
-        let mut changed = Vec::new();
-        let mut changes = Vec::new();
-        for (key, before) in &batch.before {
-            let Some(live) = self.chats.get(key) else { continue };
-            let (own, turns) = differences(key, before.as_ref(), live, batch.now);
-            changes.extend(own);
-            changed.extend(turns);
-        }
-        changes.append(&mut batch.changes);
+        let (changes, changed) = batch.take_changes(&self.chats);
         if !changes.is_empty() {
             crate::points::reach("gateway.before_commit");
             if let Err(error) = self.store.commit(&changes) {
@@ -212,38 +224,6 @@ impl Coordinator {
         }
     }
 
-    /// The one commit of a start: every turn that was running, as the rules say, and the row of this run. Then agents that still work are followed.
-    pub(crate) fn mark_interrupted(&mut self, found: &FoundAttempts, has_found_interrupted: bool) -> Result<(), StoreError> {
-        let mut batch = Batch::new(self.started_at);
-        let running: Vec<String> =
-            self.chats.iter().filter(|(_, live)| live.conversation.running().is_some()).map(|(key, _)| key.clone()).collect();
-        for key in &running {
-            let head = self.chats.get(key).and_then(|live| live.conversation.running()).map(|row| row.id);
-            self.apply(key, Event::GatewayStarted { is_held: found.held.contains(key) }, &mut batch);
-            if let (Some(head), true, Some(live)) = (head, found.not_started.contains_key(key), self.chats.get_mut(key)) {
-                live.take_back_start(head);
-            }
-        }
-        batch.change(StoreChange::RunStarted { id: self.run, at: self.started_at, has_found_interrupted });
-        let mut changes = Vec::new();
-        for (key, before) in &batch.before {
-            let Some(live) = self.chats.get(key) else { continue };
-            changes.extend(differences(key, before.as_ref(), live, batch.now).0);
-        }
-        changes.append(&mut batch.changes);
-        self.store.commit(&changes)?;
-        for live in self.chats.values_mut() {
-            live.forget_finished();
-        }
-        for deed in batch.deeds {
-            self.act(deed);
-        }
-        for key in running {
-            self.follow_held(&key);
-        }
-        Ok(())
-    }
-
     fn roll_back(&mut self, batch: Batch, error: &Error) {
         // What would have started is asked for again, or it would wait for an event that may never come.
         self.due.extend(batch.due);
@@ -264,7 +244,7 @@ impl Coordinator {
         for deed in batch.deeds {
             match deed {
                 Deed::Answer { to, .. } | Deed::Accepted { to, .. } => _ = to.send(Err(error.clone())),
-                // What is committed can be read, and who asks on a full disk wants to know how things stand.
+                // What is committed can be read, also while the disk is full.
                 Deed::Tell { request, to } => self.tell_client(request, to),
                 Deed::Follow { asked, to } => self.follow(asked, to),
                 Deed::AnswerAnyway { to, unwritten, .. } => _ = to.send(Ok(ChatAnswer::Done(unwritten))),
@@ -291,7 +271,7 @@ fn differences(key: &str, before: Option<&Live>, after: &Live, now: Time) -> (Ve
     let old = before.map(|live| live.record(key));
     if old.as_ref() != Some(&record) {
         if let Some(old) = old.filter(|old| old.generation != record.generation) {
-            // The old row keeps what it had, so that it is found as it ended.
+            // The old row keeps its values as they were at its end.
             let generation = old.generation.number;
             changes.push(StoreChange::GenerationEnded { key: key.to_owned(), generation, at: now });
         }

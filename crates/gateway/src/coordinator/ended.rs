@@ -6,16 +6,16 @@ use crate::rules::conversation::{Conversation, TurnId};
 use crate::rules::turn::{Outcome, Turn};
 use outlast_wire::v1::chat::{Content, Part, PermissionBody, ToolBody, ToolState};
 
-/// Who answers most questions.
+/// The source of an answer that a client sent.
 pub(super) const BY_PERSON: &str = "a person";
-/// What became of a call about which a question was open.
+/// The result of a call about which a question was open.
 const NOT_ALLOWED: &str = "it was not allowed, and did not run";
-/// Who settled a question that its attempt left open.
+/// The source of an answer to a question that its attempt left open.
 pub(super) const BY_END_OF_TURN: &str = "the end of the turn";
 
 impl Coordinator {
     /// Closes what the running attempt left open, if the event before which the conversation was `before` ended it. An agent that completed its turn may leave
-    /// calls open: its own end says that they are over.
+    /// calls open: the end of the turn ends them.
     pub(super) fn close_ended(&mut self, key: &str, before: &Conversation, batch: &mut Batch) {
         let Some((head, attempt)) = before.running().and_then(|row| match row.turn {
             Turn::Running { attempt, .. } => Some((row.id, attempt)),
@@ -46,7 +46,7 @@ impl Coordinator {
         parts.extend(batch.parts_of(head, attempt).cloned());
         let questions = open_questions(&parts);
         for mut body in open_calls(&parts) {
-            // An answer is written down before the agent gets it. A call that was allowed, and is asked about again, may have run in between.
+            // An answer is written down before the agent gets it. A call that was allowed, and is asked about again, may have run before the second question.
             let is_asked = questions.iter().any(|asked| asked.call.as_ref() == Some(&body.call));
             match is_asked && !was_allowed(&parts, &body.call) {
                 true => (body.state, body.result) = (ToolState::Failed, Some(NOT_ALLOWED.into())),

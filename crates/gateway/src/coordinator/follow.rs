@@ -1,47 +1,25 @@
-//! Those who look on: followers of a conversation, and clients that wait for a turn.
+//! Clients that follow a conversation, and clients that wait for a turn.
 
+use super::Coordinator;
 use super::batch::{Batch, Deed};
+use super::input::{AnswerTo, ChatAnswer, FollowAsked, Followed, WaitingEvent};
 use super::live::Live;
 use super::read::state_of;
-use super::{AnswerTo, ChatAnswer, Coordinator, store_failed};
+use super::refusal::{not_found, refusal, store_failed};
 use crate::rules::conversation::TurnId;
 use crate::rules::turn::Turn;
 use crate::store::{StoreError, TurnRecord};
 use outlast_wire::v1::Error;
 use outlast_wire::v1::chat::{Accepted, ChatEvent, TurnInfo};
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
-/// How many events may wait for a follower. One that is slower is cut off, and asks again behind the last part that it has.
+/// How many events may wait for a follower. A slower one is cut off, and asks again for the parts after its last one.
 const MAX_WAITING_EVENTS: usize = 256;
 
 /// How many bytes of events may wait for a follower, in KiB; see [`MAX_WAITING_EVENTS`]. The longest event fits.
 const MAX_WAITING_KIB: u32 = 16 << 10;
-
-/// What a follower wants.
-pub(crate) struct FollowAsked {
-    pub(crate) key: String,
-    pub(crate) after: Option<u64>,
-    pub(crate) context: u32,
-    pub(crate) is_attended: bool,
-}
-
-/// What a follower is given: where to begin, how far there is something, and what happens from now on.
-pub(crate) struct Followed {
-    pub(crate) follower: u64,
-    pub(crate) after: u64,
-    pub(crate) last_part: Option<u64>,
-    /// The turns that are open.
-    pub(crate) open: Vec<TurnInfo>,
-    pub(crate) events: mpsc::Receiver<WaitingEvent>,
-}
-
-/// An event that waits for a follower. Its room is free again once it is dropped.
-pub(crate) struct WaitingEvent {
-    pub(crate) event: ChatEvent,
-    pub(crate) room: OwnedSemaphorePermit,
-}
 
 pub(super) struct Follower {
     id: u64,
@@ -95,7 +73,7 @@ impl Coordinator {
 
     fn begin_follow(&mut self, asked: FollowAsked) -> Result<Followed, Error> {
         let FollowAsked { key, after, context, is_attended } = asked;
-        let live = self.chats.get(&key).ok_or_else(|| super::ask::not_found(&key))?;
+        let live = self.chats.get(&key).ok_or_else(|| not_found(&key))?;
         let last_part = self.store.last_part(&key).map_err(|e| store_failed(&e))?;
         let from = match context {
             0 => after.unwrap_or(0),
@@ -143,7 +121,7 @@ impl Coordinator {
         self.followers.len()
     }
 
-    /// Shows an event to those who follow a conversation. One that is too slow is cut off.
+    /// Sends an event to the followers of a conversation. One that is too slow is cut off.
     pub(super) fn show(&mut self, key: &str, event: &ChatEvent) {
         let slow: Vec<u64> = self.followers.iter().filter(|f| f.key == key && !f.tell(event.clone())).map(|f| f.id).collect();
         for follower in slow {
@@ -161,7 +139,7 @@ impl Coordinator {
         self.show(key, &ChatEvent::Standing { standing, strikes, generation: u64::from(generation) });
     }
 
-    /// Shows a turn that changed, and answers those who wait for it.
+    /// Sends a turn that changed to the followers, and answers the clients that wait for it.
     pub(super) fn turn_changed(&mut self, turn: &TurnRecord) {
         let info = match self.reading().turn_info(turn) {
             Ok(info) => info,
@@ -194,14 +172,14 @@ impl Coordinator {
             Ok(Some((of, info))) if of == key => Ok(ChatAnswer::Turn(Box::new(info))),
             Ok(_) => {
                 let what = format!("there is no turn {turn} in {key}");
-                Err(super::refusal(outlast_wire::code::NO_CONVERSATION, what, "`outlast chat show` lists the turns"))
+                Err(refusal(outlast_wire::code::NO_CONVERSATION, what, "`outlast chat show` lists the turns"))
             }
             Err(error) => Err(store_failed(&error)),
         };
         let _left = to.send(found);
     }
 
-    /// Those whose time is over are answered with the turn as it is.
+    /// Answers clients whose time limit has passed with the turn as it is.
     pub(super) fn answer_late_waiters(&mut self, batch: &mut Batch) {
         let now = Instant::now();
         self.waiters.retain(|waiter| !waiter.to.is_closed());
@@ -210,7 +188,7 @@ impl Coordinator {
         for TurnWaiter { turn, to, .. } in late {
             let answer = match self.stored_turn(turn) {
                 Ok(Some((_, info))) => Ok(ChatAnswer::Turn(Box::new(info))),
-                Ok(None) => Err(super::refusal(outlast_wire::code::NO_CONVERSATION, "the turn is gone", "")),
+                Ok(None) => Err(refusal(outlast_wire::code::NO_CONVERSATION, "the turn is gone", "")),
                 Err(error) => Err(store_failed(&error)),
             };
             batch.deed(Deed::Answer { to, answer: Box::new(answer) });
@@ -226,7 +204,7 @@ impl Coordinator {
     /// How a message was accepted, as its turn is now.
     pub(super) fn accepted(&self, key: &str, id: TurnId, note: Option<String>) -> Result<ChatAnswer, Error> {
         let found = self.store.turn(id).map_err(|e| store_failed(&e))?;
-        let Some(turn) = found else { return Err(super::refusal(outlast_wire::code::NO_CONVERSATION, "the turn is gone", "")) };
+        let Some(turn) = found else { return Err(refusal(outlast_wire::code::NO_CONVERSATION, "the turn is gone", "")) };
         let mut accepted = Accepted::new(id.0.unsigned_abs(), state_of(&turn.turn));
         let rows = self.chats.get(key).map(|live| live.conversation.rows.as_slice()).unwrap_or_default();
         if turn.turn == Turn::Queued {

@@ -1,10 +1,12 @@
 //! What the agent of a conversation may ask. It speaks for the session of its conversation, as everything does that it starts.
 //!
 //! A message in a conversation is a person's: it is answered before notices, lifts holds and costs no budget. So an agent that could send one could keep itself
-//! busy for ever, and answer its own questions about permissions. It may look at its own conversation, and tells it something with a notice. As everywhere,
+//! busy for ever, and answer its own questions about permissions. It may read its own conversation, and post notices to it. As everywhere,
 //! this keeps agents apart by accident and not by force: they run as the same user.
 
-use super::{Coordinator, FollowAsked, refusal};
+use super::Coordinator;
+use super::input::FollowAsked;
+use super::refusal::{not_found, refusal};
 use crate::owner::Asker;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -53,7 +55,7 @@ impl Coordinator {
     }
 }
 
-/// Whether there is another conversation of this name is not told, as with processes.
+/// The answer does not reveal whether there is another conversation of this name, as with processes.
 pub(super) fn own_only(key: &str, own: &str) -> Result<(), Error> {
-    if key == own { Ok(()) } else { Err(super::ask::not_found(key)) }
+    if key == own { Ok(()) } else { Err(not_found(key)) }
 }

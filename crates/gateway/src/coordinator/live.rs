@@ -1,8 +1,8 @@
 //! One conversation in memory: its row, its open turns, and the agent that works in it.
 
 use crate::rules::conversation::{Cause, Conversation, LastStart, Quote, TurnId, TurnRow};
-use crate::rules::queue::WaitReason;
 use crate::rules::text::Line;
+use crate::rules::turn::WaitReason;
 use crate::rules::turn::{Mark, Turn};
 use crate::store::{ChatState, ConversationRecord, TurnBody, TurnRecord};
 use outlast_agents::{AgentHandle, Attempt, Block};
@@ -22,9 +22,9 @@ pub(crate) struct Live {
     pub(crate) has_notices_due: bool,
     /// They are being taken.
     pub(crate) is_taking: bool,
-    /// The engine told of notices since then. The answer to the taking may be older, and have none of them.
+    /// The engine has reported notices since then. The answer to the taking may be older, and have none of them.
     pub(crate) was_told_while_taking: bool,
-    /// What it waits for, if it does; the person was told.
+    /// What it waits for, if it does; a line for the person was written.
     pub(crate) waits_for: Option<WaitReason>,
     /// When to ask again what starts next.
     pub(crate) wake_at: Option<Time>,
@@ -46,7 +46,7 @@ pub(crate) struct Detail {
     pub(crate) finished_at: Option<Time>,
 }
 
-/// Whether a notice was certainly not told by another path. See gateway notices, 4.
+/// How it is known that a notice was not delivered by another path. See gateway notices, 4.
 #[derive(Clone, Copy)]
 pub(crate) struct Certainty {
     /// The engine gives it to no other taker until then.
@@ -60,7 +60,7 @@ pub(crate) struct Certainty {
 /// The agent of a conversation.
 #[derive(Clone)]
 pub(crate) struct Actor {
-    /// Its number in this run of the gateway. What an earlier one reports late is not taken for its own.
+    /// Its number in this run of the gateway. Late reports of an earlier agent have another number.
     pub(crate) number: u64,
     pub(crate) handle: AgentHandle,
     /// The name of the generation it works in.
@@ -70,7 +70,7 @@ pub(crate) struct Actor {
     pub(crate) is_per_turn: bool,
     /// The attempt that it works on, until it has answered or is gone.
     pub(crate) open: Option<OpenAttempt>,
-    /// It was told to stop.
+    /// It was ordered to stop.
     pub(crate) is_leaving: bool,
     /// It was ready once, so a prompt that it did not take can be given to another one.
     pub(crate) was_ready: bool,
@@ -105,7 +105,7 @@ pub(crate) enum PromptState {
     Refused,
     /// The agent may have it.
     Given,
-    /// It was taken back in time.
+    /// It was withdrawn in time.
     Withdrawn,
 }
 
@@ -160,7 +160,7 @@ impl Live {
         live
     }
 
-    /// Its row.
+    /// Its row in the database.
     pub(crate) fn record(&self, key: &str) -> ConversationRecord {
         let Conversation { generation, started_why, mode, strikes, suspended_at, last_message_at, .. } = self.conversation;
         let chat = self.chat.clone();
@@ -232,7 +232,7 @@ impl Live {
         self.certain.retain(|id, _| rows.iter().any(|row| row.id == *id));
     }
 
-    /// Columns for a new turn, which the rules may or may not make.
+    /// Columns for a turn that the rules may be about to add.
     pub(crate) fn add_detail(&mut self, turn: TurnId, body: Arc<TurnBody>, now: Time) {
         self.details.insert(turn, Detail { body, attempt: 0, starts: 0, mark: None, why: None, accepted_at: now, finished_at: None });
     }
@@ -267,7 +267,7 @@ impl Live {
         }
     }
 
-    /// When a batch is undone: what the engine and terminals said stays true.
+    /// When a batch is undone, facts from the engine and from terminals stay.
     pub(crate) fn keep_what_others_said(&mut self, undone: &Self) {
         (self.has_notices_due, self.is_taking) = (undone.has_notices_due, undone.is_taking);
         (self.was_told_while_taking, self.attendants) = (undone.was_told_while_taking, undone.attendants);
@@ -283,7 +283,7 @@ impl Live {
         actor.generation == self.conversation.generation.name() && Some(&actor.choice) == self.chat.agent.as_ref()
     }
 
-    /// Whether the agent of the running turn may have the prompt. A prompt that still waits is taken back.
+    /// Whether the agent of the running turn may have the prompt. A prompt that still waits is withdrawn.
     pub(crate) fn has_prompt(&mut self) -> bool {
         let Some(actor) = &mut self.actor else { return false };
         let handle = actor.handle.clone();

@@ -1,9 +1,9 @@
 //! What clients read of conversations. Reading changes nothing and needs no coordinator.
 
-use super::ask::{not_found, shown_name};
+use super::Coordinator;
 use super::guard::own_only;
 use super::live::Live;
-use super::{Coordinator, refusal, store_failed};
+use super::refusal::{not_found, refusal, shown_name, store_failed};
 use crate::rules::turn::{Outcome, Turn};
 use crate::store::{ConversationRecord, Store, StoreError, TurnRecord};
 use outlast_wire::code;
@@ -106,7 +106,7 @@ impl Reading<'_> {
     fn turns_in_one_answer(&self, key: &str, generation: u32) -> Result<Vec<TurnInfo>, StoreError> {
         let mut room = MAX_ANSWER_BYTES;
         let mut turns = Vec::new();
-        // One by one, so that no more is in memory than is answered.
+        // One by one, so that only what is answered is in memory.
         for id in self.store.turn_ids(key, generation, MAX_SHOWN_TURNS)? {
             // One that cannot be read is named when the gateway starts.
             let Ok(Some(turn)) = self.store.turn(id) else { continue };

@@ -1,10 +1,13 @@
-//! Resets: a message to a conversation that would be reset waits until the engine has said what runs in its session.
+//! Resets: a message to a conversation that would be reset waits for the engine's list of what runs in its session.
 
+use super::Coordinator;
 use super::batch::Batch;
+use super::input::{AnswerTo, Input};
 use super::live::Live;
-use super::{AnswerTo, Coordinator, Input, refusal, store_failed};
+use super::refusal::{refusal, store_failed};
 use crate::owner::UserId;
-use crate::rules::conversation::{MAX_QUEUED_MESSAGES, Standing};
+use crate::rules::change::MAX_QUEUED_MESSAGES;
+use crate::rules::conversation::Standing;
 use crate::rules::key::{ChatType, LOCAL_PLATFORM};
 use crate::rules::reset::{self, LiveProcesses, ResetFacts};
 use outlast_client::{Client, Scope, Status};
@@ -14,14 +17,14 @@ use outlast_wire::v1::Error;
 use outlast_wire::v1::chat::ChatRequest;
 use std::time::Duration;
 
-/// How long the engine may take to say what runs in a session. A person waits for it; past it the conversation is kept.
+/// How long the engine may take to list what runs in a session. A person waits for it; after this time the conversation is kept.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
 /// A request that waits, who made it, and where its answer goes.
 pub(super) type Held = (ChatRequest, UserId, AnswerTo);
 
 impl Coordinator {
-    /// Holds a request back if it is about a conversation that a message would reset now, or comes behind such a message. Returns it if not.
+    /// Holds a request back if it is about a conversation that a message would reset now, or follows such a message. Returns it if not.
     pub(super) fn hold_for_reset(&mut self, request: ChatRequest, by: UserId, to: AnswerTo, batch: &mut Batch) -> Option<Held> {
         let (key, is_message) = match &request {
             ChatRequest::Send { key, .. } => (key, true),
@@ -61,7 +64,7 @@ impl Coordinator {
         });
     }
 
-    /// What waited for the engine's answer goes on, in its order.
+    /// Continues the requests that waited for the engine's answer, in their order.
     pub(super) fn looked_up(&mut self, key: &str, processes: LiveProcesses, batch: &mut Batch) {
         for (request, by, to) in self.held.remove(key).unwrap_or_default() {
             self.ask_knowing(request, by, to, processes, batch);

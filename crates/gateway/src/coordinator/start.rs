@@ -5,17 +5,19 @@ use super::ended::open_calls;
 use super::live::{Certainty, Live};
 use super::{COMMIT_RETRY_PAUSE, Coordinator, later, now};
 use crate::owner::{self, UserId};
-use crate::rules::conversation::{Event, Prompt, TurnId};
+use crate::rules::change::{Event, Prompt};
+use crate::rules::conversation::TurnId;
 use crate::rules::note::ToolTail;
-use crate::rules::queue::{self, BUDGET_LONG_WINDOW, Gates, Next, WaitReason};
+use crate::rules::queue::{self, BUDGET_LONG_WINDOW, Gates, Next};
 use crate::rules::text::Line;
+use crate::rules::turn::WaitReason;
 use crate::store::TurnBody;
 use outlast_agents::Block;
 use outlast_core::Time;
 use outlast_text::announce_header;
 use outlast_wire::v1::chat::Content;
 
-/// What the agent reads before a notice that may have been told by another path.
+/// What the agent reads before a notice that may have been delivered by another path.
 const MAYBE_A_REPEAT: &str = "(this may be a repeat)";
 
 impl Coordinator {
@@ -58,10 +60,10 @@ impl Coordinator {
             Next::Nothing => {}
         }
         let was = self.chats.get(key).and_then(|live| live.waits_for);
-        // That it is suspended was told when it was.
+        // A line about the suspension was written when it began.
         let untold = waits_for.filter(|reason| was != Some(*reason) && *reason != WaitReason::Suspended);
         if let Some(reason) = untold {
-            // With a copy of the conversation: if the commit fails, the person is not told, and this is tried again.
+            // With a copy of the conversation: if the commit fails, the line is not written, and this is tried again.
             self.touch(key, batch);
             self.tell_once(key, Line::Waiting(reason), batch);
         }
@@ -102,7 +104,7 @@ impl Coordinator {
         Ok(Some(ToolTail { tool: Some(call.title), at: called.map(|part| part.at) }))
     }
 
-    /// Writes a line unless it was the last thing that the person was told: a gateway that starts again says nothing new.
+    /// Writes a line unless the last line was the same: a gateway that starts again has nothing new to say.
     fn tell_once(&mut self, key: &str, line: Line, batch: &mut Batch) {
         let last = self.store.last_part(key).ok().flatten().unwrap_or(0);
         let said = self.store.parts(key, last.saturating_sub(1), last, 1).unwrap_or_default();
@@ -126,7 +128,7 @@ impl Coordinator {
                 TurnBody::Message { words } => words.clone(),
                 TurnBody::Notice { text, is_repeat } => {
                     let is_certain = *is_repeat || !is_first || live.certain.get(id).is_some_and(|c| self.is_certain(c));
-                    // The text of a repeat says so itself, and the note of a restart says more.
+                    // The text of a repeat is marked already, and the note of a restart says more.
                     if is_certain { text.clone() } else { format!("{MAYBE_A_REPEAT}\n{text}") }
                 }
             })
@@ -142,7 +144,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether no other path can have told a notice: its acknowledgement was answered, or its lease still holds over the same connection.
+    /// Whether no other path can have delivered a notice: its acknowledgement was answered, or its lease still holds over the same connection.
     fn is_certain(&self, certainty: &Certainty) -> bool {
         let holds = certainty.lease_until.is_some_and(|until| until > now()) && certainty.connection == self.connection;
         certainty.is_acknowledged || holds

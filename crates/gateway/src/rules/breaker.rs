@@ -14,7 +14,7 @@ pub const BREAKER_MAX_GAP: Duration = Duration::from_secs(300);
 /// One start of the gateway, as its row in `run` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunStart {
-    /// When.
+    /// When the gateway started.
     pub at: Time,
     /// Whether it found an interrupted turn, or interrupted one that it found running.
     pub has_found_interrupted: bool,
@@ -23,9 +23,9 @@ pub struct RunStart {
 /// Whether interrupted turns are held back for this run. People and new notices pass either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breaker {
-    /// They are not.
+    /// Interrupted turns are resumed.
     Closed,
-    /// They are.
+    /// Interrupted turns wait for a person.
     Open,
 }
 

@@ -1,4 +1,4 @@
-//! One conversation: its row, its open turns, and what each event makes of them.
+//! One conversation: its row and its open turns.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,20 +6,7 @@ use std::str::FromStr;
 use outlast_core::Time;
 use serde::{Deserialize, Serialize};
 
-use super::note::Note;
-use super::queue::Start;
-use super::reset::ResetFacts;
-use super::text::Line;
-use super::turn::{DrainKind, FailureReason, InterruptReason, Mark, MarkWindow, Turn, TurnKind};
-
-mod change;
-
-/// A message is refused if this many wait already. A person who is that far ahead of the agent gets no answers in time; a script must
-/// notice.
-pub const MAX_QUEUED_MESSAGES: usize = 256;
-
-/// A notice that was leased more often than this is not tried again: writing it down seems to kill the gateway.
-pub const MAX_NOTICE_LEASES: u32 = 5;
+use super::turn::{InterruptReason, Mark, Turn, TurnKind};
 
 /// The id of a turn's row. Ids grow, so they give the order of the queue. The coordinator assigns them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -129,7 +116,7 @@ pub struct Quote {
 /// When a turn was started last. The budget counts these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastStart {
-    /// When.
+    /// When it started.
     pub at: Time,
     /// Whether without a person.
     pub is_unattended: bool,
@@ -156,7 +143,7 @@ pub struct TurnRow {
 
 /// A conversation: its current generation and its open turns, oldest first.
 ///
-/// After [`apply`] it also has the rows that this event finished, so that the store finds them. [`Conversation::forget_finished`] drops
+/// After [`apply`](super::change::apply) it also has the rows that this event finished, so that the store finds them. [`Conversation::forget_finished`] drops
 /// them after the commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
@@ -185,14 +172,14 @@ pub enum Standing {
     Active,
     /// A turn is interrupted. If there are several, this is the newest mark.
     ResumePending {
-        /// Why.
+        /// Why it was interrupted.
         reason: InterruptReason,
-        /// When.
+        /// When it was interrupted.
         at: Time,
     },
     /// Too many attempts in a row did not finish. It comes before an interrupted turn.
     Suspended {
-        /// Since when.
+        /// When the last strike came.
         at: Time,
     },
 }
@@ -264,161 +251,16 @@ impl Conversation {
         self.rows.retain(|row| row.turn.is_open());
     }
 
-    fn heads(&self) -> impl Iterator<Item = &TurnRow> {
+    pub(super) fn heads(&self) -> impl Iterator<Item = &TurnRow> {
         self.rows.iter().filter(|row| row.head == row.id)
     }
 
-    fn turn_of(&self, cause: &Cause) -> Option<TurnId> {
+    pub(super) fn turn_of(&self, cause: &Cause) -> Option<TurnId> {
         self.rows.iter().find(|row| row.cause == *cause).map(|row| row.id)
     }
 
-    fn push(&mut self, id: TurnId, cause: Cause, turn: Turn, quotes: Option<Quote>) {
+    pub(super) fn push(&mut self, id: TurnId, cause: Cause, turn: Turn, quotes: Option<Quote>) {
         let generation = self.generation.number;
         self.rows.push(TurnRow { id, generation, cause, turn, head: id, quotes, last_start: None });
     }
-}
-
-/// What can happen to a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// A person wrote.
-    Message(Message),
-    /// The engine leased a notice to the gateway.
-    Notice(LeasedNotice),
-    /// [`next`](super::queue::next) said so.
-    Start(Start),
-    /// The driver reports about an attempt.
-    Agent {
-        /// The turn.
-        head: TurnId,
-        /// The attempt.
-        attempt: u32,
-        /// What the driver reports.
-        report: AgentReport,
-    },
-    /// `/stop` or Ctrl-C.
-    Stop,
-    /// `/new`.
-    New,
-    /// `/resume`.
-    Resume,
-    /// `/resume N`: a new generation whose agent continues where an earlier one ended.
-    Return {
-        /// The earlier one, which has ended.
-        to: u32,
-    },
-    /// The drain timed out.
-    DrainTimedOut {
-        /// What it leads to.
-        kind: DrainKind,
-        /// Whether the agent of the running turn has the prompt.
-        has_prompt: bool,
-    },
-    /// A gateway starts.
-    GatewayStarted {
-        /// Whether the driver still holds the attempt that was running.
-        is_held: bool,
-    },
-}
-
-/// A person's message, and what the coordinator knows when it arrives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// The id of its row, if it gets one.
-    pub turn: TurnId,
-    /// The id that the client made.
-    pub message_id: String,
-    /// The row that the table has for this message already, of whichever generation.
-    pub known_as: Option<TurnId>,
-    /// Whether the agent of the running turn has the prompt. Without a running turn it does not matter.
-    pub has_prompt: bool,
-    /// What the gateway drains for, if it does.
-    pub draining: Option<DrainKind>,
-    /// What a reset depends on.
-    pub reset: ResetFacts,
-    /// How long a mark is fresh.
-    pub mark_window: MarkWindow,
-}
-
-/// A notice that the engine leased to the gateway.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeasedNotice {
-    /// The id of its row, if it gets one.
-    pub turn: TurnId,
-    /// The `evt_…` that the engine made.
-    pub event_id: String,
-    /// The row that the table has for this notice already.
-    pub known_as: Option<TurnId>,
-    /// The name of the generation it is for. A process that was started without one reports to the current generation.
-    pub generation: Option<String>,
-    /// How often the engine leased it, this time included.
-    pub leases: u32,
-}
-
-/// What a driver reports about an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AgentReport {
-    /// The agent ended its turn.
-    Completed,
-    /// The agent failed.
-    Failed {
-        /// What was wrong.
-        why: FailureReason,
-    },
-    /// The agent is gone.
-    Gone {
-        /// Whether it had the prompt.
-        had_prompt: bool,
-    },
-}
-
-/// What is done after the commit. A crash may lose each of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// Tell the sender that the message is kept as this turn. If it is lost, the sender asks again.
-    Answer {
-        /// The message.
-        message_id: String,
-        /// Its turn.
-        turn: TurnId,
-    },
-    /// Tell the sender that the message is not kept, because too many wait. Nothing was written.
-    Refuse {
-        /// The message.
-        message_id: String,
-    },
-    /// Tell the engine that the notice is delivered. If it is lost, the engine offers the notice again.
-    Acknowledge {
-        /// The notice.
-        event_id: String,
-    },
-    /// Start the agent if need be, and give it the prompt. If it is lost, the turn is found running at the next start.
-    Prompt(Prompt),
-    /// Cancel an attempt. If the agent does not have the prompt yet, it does not get it. If it does not answer in time, it is stopped.
-    Cancel {
-        /// The turn.
-        head: TurnId,
-        /// The attempt.
-        attempt: u32,
-    },
-    /// Tell the person.
-    Tell(Line),
-}
-
-/// What an agent is given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prompt {
-    /// The turn.
-    pub head: TurnId,
-    /// The attempt. The driver's answers name it.
-    pub attempt: u32,
-    /// The rows whose words are in the prompt, in order.
-    pub rows: Vec<TurnId>,
-    /// What comes before the words.
-    pub note: Option<Note>,
-}
-
-/// Applies one event. The result is one commit; the effects come after it.
-pub fn apply(conversation: Conversation, event: Event, now: Time) -> (Conversation, Vec<Effect>) {
-    change::apply(conversation, event, now)
 }

@@ -10,7 +10,7 @@ use super::turn::{InterruptReason, Mark, MarkWindow, Turn};
 /// A note quotes at most this many characters of an earlier message. The agent mostly has those words already, so the quote is a reminder.
 pub const MAX_QUOTE_CHARS: usize = 4000;
 
-/// One note.
+/// What the agent has to know about the turn before its words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// The turn itself was interrupted and is started again.

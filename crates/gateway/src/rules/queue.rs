@@ -7,7 +7,7 @@ use outlast_core::Time;
 use super::breaker::Breaker;
 use super::conversation::{Conversation, TurnId, TurnRow};
 use super::note::{self, Note, ToolTail};
-use super::turn::{MarkWindow, TurnKind};
+use super::turn::{MarkWindow, TurnKind, WaitReason};
 
 /// One prompt carries at most this many notices. The text of 32 is what a model still reads as a list.
 pub const MAX_NOTICES_PER_TURN: usize = 32;
@@ -53,9 +53,9 @@ pub struct Gates {
 /// Whether the owner of a conversation may still speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnerCheck {
-    /// Yes.
+    /// The stored owner is the user of the home or root, or no owner is stored.
     MaySpeak,
-    /// No.
+    /// The stored owner is another user.
     MayNotSpeak,
     /// The check failed. It counts as no.
     Failed,
@@ -70,7 +70,7 @@ pub enum Next {
     TakeNotices,
     /// Ask again at this time.
     WaitUntil(Time),
-    /// Ask again when a person writes, or when what is named has changed. The person is told once.
+    /// Ask again when a person writes, or when what is named has changed. The person gets one line about it.
     WaitForPerson(WaitReason),
     /// Ask again after the next event.
     Nothing,
@@ -89,21 +89,6 @@ pub struct Start {
     pub is_unattended: bool,
 }
 
-/// Why a turn waits for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WaitReason {
-    /// The conversation is suspended.
-    Suspended,
-    /// The mark is too old.
-    Age,
-    /// The breaker is open.
-    Breaker,
-    /// The owner may no longer speak.
-    Owner,
-    /// The channel is disconnected.
-    Channel,
-}
-
 /// Decides what happens next. A turn that may start comes before notices that could be taken: what the agent sees meanwhile needs no turn.
 pub fn next(conversation: &Conversation, gates: &Gates, now: Time) -> Next {
     if gates.is_draining || !gates.is_agent_free || conversation.running().is_some() {
@@ -113,7 +98,7 @@ pub fn next(conversation: &Conversation, gates: &Gates, now: Time) -> Next {
     if let First::MayStart(start) = first {
         return Next::Start(start);
     }
-    // What cannot start is taken all the same. Otherwise the engine would start a gateway for it again and again.
+    // Notices are taken even if they cannot start a turn. Otherwise the engine would start a gateway for it again and again.
     if gates.has_notices_due && conversation.queued(TurnKind::Notice).count() < MAX_QUEUED_NOTICES {
         return Next::TakeNotices;
     }
@@ -140,7 +125,7 @@ enum Hold {
 }
 
 /// A person's interrupted turn, messages, an interrupted turn about notices, notices. Only the first may start, except that a message does
-/// not wait behind an interrupted turn that is held back.
+/// not wait for an interrupted turn that is held back.
 fn first_in_queue(conversation: &Conversation, gates: &Gates, now: Time) -> First {
     if conversation.suspended_at.is_some() {
         return First::Held(Hold::ForPerson(WaitReason::Suspended));

@@ -30,7 +30,7 @@ pub enum ResetMode {
     None,
     /// When the last message is older than this.
     Idle {
-        /// How old.
+        /// The age at which it is reset.
         after: Duration,
     },
     /// When the last message was before the last `at_hour`:00.
@@ -40,7 +40,7 @@ pub enum ResetMode {
     },
     /// Both. Idle is tested first and so names the reason.
     Both {
-        /// How old.
+        /// The age at which it is reset.
         after: Duration,
         /// Local hour, 0 to 23.
         at_hour: u8,
@@ -50,11 +50,11 @@ pub enum ResetMode {
 /// When one conversation is reset, and what keeps it from that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetPolicy {
-    /// When.
+    /// The condition.
     pub mode: ResetMode,
     /// A live process younger than this protects its conversation. Zero: of any age.
     pub protection_age: Duration,
-    /// Whether the person is told.
+    /// Whether the person gets a line about it.
     pub should_notify: bool,
 }
 
@@ -79,9 +79,9 @@ impl Default for ResetPolicy {
 pub struct ResetPolicies {
     /// For every chat without one of the others.
     pub default: ResetPolicy,
-    /// By platform.
+    /// The policies of platforms, by name.
     pub by_platform: BTreeMap<String, ResetPolicy>,
-    /// By chat type.
+    /// The policies of chat types.
     pub by_chat_type: BTreeMap<ChatType, ResetPolicy>,
 }
 
@@ -104,7 +104,7 @@ pub enum ResetReason {
     Daily,
 }
 
-/// What runs in a session, as far as it protects the conversation. A dead pid protects nothing, so it is looked up anew each time.
+/// What runs in a session, as far as it protects the conversation. A dead pid protects nothing, so it is looked up each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LiveProcesses {
     /// Nothing runs.

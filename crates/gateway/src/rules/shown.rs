@@ -1,4 +1,4 @@
-//! What people are shown of a notice. It does not change what the agent is told, and no id of ours is in it.
+//! What people are shown of a notice. The agent gets another text. No id of ours is shown.
 
 use outlast_core::{Body, Completion, Notice, Reason, WatchMatch};
 use outlast_text::{strip, tail_chars};
@@ -15,7 +15,7 @@ pub enum NoticeMode {
     Error,
     /// One line, and a few more if a process failed.
     Concise,
-    /// Nothing.
+    /// No notices.
     Off,
 }
 
@@ -116,7 +116,7 @@ fn watch_match(found: &WatchMatch, is_whole: bool) -> String {
     lines.join("\n")
 }
 
-/// What somebody posted: its message, or else its kind.
+/// A notice that a client posted: its message, or else its kind.
 fn posted(fields: &Map<String, Value>, mode: NoticeMode) -> Option<String> {
     let field = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
     let message = ["message", "text", "summary"].iter().find_map(|name| field(name));

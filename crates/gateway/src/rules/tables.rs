@@ -6,12 +6,15 @@ use std::time::Duration;
 use outlast_core::Time;
 
 use super::breaker::Breaker;
-use super::conversation::{apply, *};
+use super::change::{apply, *};
+use super::conversation::*;
 use super::note::{Note, ToolTail, note};
-use super::queue::{Gates, Next, OwnerCheck, Start, WaitReason, next};
+use super::queue::{Gates, Next, OwnerCheck, Start, next};
 use super::reset::{LiveProcesses, ResetFacts, ResetMode, ResetPolicy, ResetReason};
+use super::step::{self, *};
 use super::text::Line;
-use super::turn::{self, *};
+use super::turn::WaitReason;
+use super::turn::*;
 
 pub(super) const MINUTE: i64 = 60_000_000;
 pub(super) const HOUR: i64 = 60 * MINUTE;
@@ -150,8 +153,8 @@ fn the_whole_table_of_turns() {
         for strikes in if matches!(turn, Turn::Running { .. }) { vec![0, 2] } else { vec![1] } {
             writeln!(table, "{}, strikes {strikes}", turn_words(turn)).unwrap();
             for (name, event) in turn_events() {
-                let step = turn::apply(turn, about(event, attempt), strikes, NOW);
-                let of_another = turn::apply(turn, about(event, attempt + 1), strikes, NOW);
+                let step = step::apply(turn, about(event, attempt), strikes, NOW);
+                let of_another = step::apply(turn, about(event, attempt + 1), strikes, NOW);
                 if about(event, 1) != about(event, 2) {
                     assert_eq!((of_another.turn, of_another.strikes, of_another.effects.len()), (turn, strikes, 0), "{name}");
                 }

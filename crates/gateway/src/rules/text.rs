@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use super::queue::WaitReason;
 use super::reset::ResetReason;
-use super::turn::{DrainKind, FailureReason, InterruptReason, ObsoleteReason};
+use super::turn::{DrainKind, FailureReason, InterruptReason, ObsoleteReason, WaitReason};
 
 /// One line for the person of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +53,7 @@ pub enum Line {
 }
 
 impl Line {
-    /// What is told when a turn with this mark is started again. The death of an agent was told when it happened.
+    /// The line for a turn with this mark that is started again. The death of an agent had its line when it happened.
     pub fn resumed(reason: InterruptReason) -> Option<Self> {
         match reason {
             InterruptReason::RestartTimeout | InterruptReason::ShutdownTimeout => Some(Self::ResumedAfterRestart),

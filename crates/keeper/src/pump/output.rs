@@ -164,7 +164,7 @@ impl Pump<'_> {
             }
             self.drain();
             // A client that reads the end also gets all matches before it.
-            self.tell_matches(true);
+            self.report_matches(true);
             // Before the record: a client that reads the record may never look again.
             let is_closed = self.pair.out.is_none() && self.count_left_running() && self.pair.spool.filled() == 0;
             self.record_end(is_closed);
@@ -181,7 +181,7 @@ impl Pump<'_> {
             self.pair.wake(Role::Holder);
             let listened = self.control.has_listener();
             self.news.owe_end(self.pair, listened);
-            self.news.go_on(self.pair, listened);
+            self.news.advance(self.pair, listened);
             points::reach("pump.told");
             self.copier.sync();
         }

@@ -3,13 +3,13 @@
 use super::{Pump, append, is_ready};
 use crate::control::Came;
 use crate::input::{Asker, Finished};
-use crate::kill::{Begun, Stopped};
+use crate::kill::{StopBegun, Stopped};
 use crate::pair::slept;
 use crate::{end, os, start};
 use outlast_core::Stop;
 use outlast_store::meta::flag;
 use outlast_wire::code;
-use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::keeper::{KeeperReply, KeeperRequest};
 use rustix::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -31,7 +31,7 @@ impl Pump<'_> {
         for conn in ready {
             for came in self.control.read(conn) {
                 match came {
-                    Came::Ask { conn, id, ask } => self.asked(conn, id, ask),
+                    Came::KeeperRequest { conn, id, ask } => self.asked(conn, id, ask),
                     Came::Bytes { conn, of, bytes } => self.input.bytes(Asker { conn, ask: of }, &bytes),
                 }
             }
@@ -41,53 +41,53 @@ impl Pump<'_> {
         }
     }
 
-    fn asked(&mut self, conn: u64, id: u64, ask: Ask) {
+    fn asked(&mut self, conn: u64, id: u64, ask: KeeperRequest) {
         let live = self.pair.live();
         let over = live.wait_status().is_some();
         let reply = match ask {
             // The connection has answered it.
-            Ask::Hello { .. } => return,
-            Ask::Stop { stop } => match self.stop(&stop) {
-                Say::Ok => return self.answer_when_stopped(conn, id),
+            KeeperRequest::Hello { .. } => return,
+            KeeperRequest::Stop { stop } => match self.stop(&stop) {
+                KeeperReply::Ok => return self.answer_when_stopped(conn, id),
                 other => other,
             },
-            Ask::StopLeft { stop } => match self.stop_left(&stop) {
-                Say::Ok => return self.answer_when_stopped(conn, id),
+            KeeperRequest::StopLeft { stop } => match self.stop_left(&stop) {
+                KeeperReply::Ok => return self.answer_when_stopped(conn, id),
                 other => other,
             },
-            Ask::Signal { .. } if over => Say::AlreadyEnded,
-            Ask::Signal { number } => match self.pair.cmd.as_ref().map(|c| os::send(c.as_fd(), number)) {
-                Some(Ok(())) => Say::Ok,
-                Some(Err(e)) if e.raw_os_error() == Some(libc::ESRCH) => Say::AlreadyEnded,
-                Some(Err(e)) => Say::Refused { code: code::BAD_REQUEST.into(), error: format!("signal {number}: {e}") },
-                None => Say::AlreadyEnded,
+            KeeperRequest::Signal { .. } if over => KeeperReply::AlreadyEnded,
+            KeeperRequest::Signal { number } => match self.pair.cmd.as_ref().map(|c| os::send(c.as_fd(), number)) {
+                Some(Ok(())) => KeeperReply::Ok,
+                Some(Err(e)) if e.raw_os_error() == Some(libc::ESRCH) => KeeperReply::AlreadyEnded,
+                Some(Err(e)) => KeeperReply::Refused { code: code::BAD_REQUEST.into(), error: format!("signal {number}: {e}") },
+                None => KeeperReply::AlreadyEnded,
             },
-            Ask::Write { at, len } => {
+            KeeperRequest::Write { at, len } => {
                 self.input.announce(Asker { conn, ask: id }, at, len);
                 return;
             }
-            Ask::CloseInput if self.pair.in_spool.is_none() => {
-                Say::Refused { code: code::NO_INPUT.into(), error: "the process takes no input, or its input is closed".into() }
+            KeeperRequest::CloseInput if self.pair.in_spool.is_none() => {
+                KeeperReply::Refused { code: code::NO_INPUT.into(), error: "the process takes no input, or its input is closed".into() }
             }
-            Ask::CloseInput => {
+            KeeperRequest::CloseInput => {
                 live.set(flag::INPUT_CLOSE_ASKED);
-                Say::Ok
+                KeeperReply::Ok
             }
-            Ask::Resize { rows, cols } => match (&self.pair.out, self.pair.settings.pty) {
+            KeeperRequest::Resize { rows, cols } => match (&self.pair.out, self.pair.settings.pty) {
                 (Some(tty), true) => match crate::tty::resize(tty, rows, cols) {
                     Ok(()) => {
                         live.size.store(u32::from(rows) << 16 | u32::from(cols), SeqCst);
-                        Say::Ok
+                        KeeperReply::Ok
                     }
-                    Err(e) => Say::Refused { code: code::FAULT.into(), error: format!("resize: {e}") },
+                    Err(e) => KeeperReply::Refused { code: code::FAULT.into(), error: format!("resize: {e}") },
                 },
-                _ => Say::Refused { code: code::BAD_REQUEST.into(), error: "the process has no terminal".into() },
+                _ => KeeperReply::Refused { code: code::BAD_REQUEST.into(), error: "the process has no terminal".into() },
             },
-            Ask::AwaitOutput { past } => {
+            KeeperRequest::AwaitOutput { past } => {
                 let (commit, _) = live.commit();
                 let closed = live.has(flag::OUTPUT_CLOSED);
                 if commit.base > past || closed {
-                    Say::Output { end: commit.base, closed }
+                    KeeperReply::Output { end: commit.base, closed }
                 } else {
                     if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
                         c.awaits.push((id, past));
@@ -95,13 +95,13 @@ impl Pump<'_> {
                     return;
                 }
             }
-            Ask::Attached { on } => {
+            KeeperRequest::Attached { on } => {
                 if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
                     c.attached = on;
                 }
-                Say::Ok
+                KeeperReply::Ok
             }
-            Ask::ShareMeta => {
+            KeeperRequest::ShareMeta => {
                 self.control.pass_meta(conn, id, self.pair.meta.live_copy());
                 return;
             }
@@ -115,36 +115,36 @@ impl Pump<'_> {
         }
     }
 
-    pub(super) fn stop(&mut self, stop: &Stop) -> Say {
+    pub(super) fn stop(&mut self, stop: &Stop) -> KeeperReply {
         let Self { pair, stopping, journal, .. } = self;
         let begun = stopping.begin(pair, stop, |r| append(journal, pair, r));
         self.begun(begun)
     }
 
-    fn stop_left(&mut self, stop: &Stop) -> Say {
+    fn stop_left(&mut self, stop: &Stop) -> KeeperReply {
         let Self { pair, stopping, journal, .. } = self;
         let begun = stopping.begin_left(pair, stop, |r| append(journal, pair, r));
         self.begun(begun)
     }
 
-    fn begun(&mut self, begun: Begun) -> Say {
+    fn begun(&mut self, begun: StopBegun) -> KeeperReply {
         match begun {
-            Begun::UnderWay => {
+            StopBegun::UnderWay => {
                 self.control.news();
-                Say::Ok
+                KeeperReply::Ok
             }
-            Begun::Signalled { unrecorded } => {
+            StopBegun::Signalled { unrecorded } => {
                 self.control.news();
-                Say::Stopped { seen_dead: 0, survivors: Vec::new(), unrecorded }
+                KeeperReply::Stopped { seen_dead: 0, survivors: Vec::new(), unrecorded }
             }
-            Begun::AlreadyEnded => Say::AlreadyEnded,
-            Begun::NotEnded => Say::Refused { code: code::BAD_REQUEST.into(), error: "the command has not ended".into() },
+            StopBegun::AlreadyEnded => KeeperReply::AlreadyEnded,
+            StopBegun::NotEnded => KeeperReply::Refused { code: code::BAD_REQUEST.into(), error: "the command has not ended".into() },
         }
     }
 
-    pub(super) fn go_on_stopping(&mut self) {
-        let Some(Stopped { seen_dead, survivors, unrecorded }) = self.stopping.go_on(self.pair) else { return };
-        let say = Say::Stopped { seen_dead, survivors, unrecorded };
+    pub(super) fn advance_stop(&mut self) {
+        let Some(Stopped { seen_dead, survivors, unrecorded }) = self.stopping.advance(self.pair) else { return };
+        let say = KeeperReply::Stopped { seen_dead, survivors, unrecorded };
         for conn in &mut self.control.conns {
             for id in std::mem::take(&mut conn.stops) {
                 conn.say(Some(id), say.clone());
@@ -158,18 +158,18 @@ impl Pump<'_> {
             // A real terminal is attached and answers by itself.
             self.copier.answers.clear();
         }
-        for done in self.input.go_on(self.pair, &mut self.copier.answers, self.copier.asked_to) {
+        for done in self.input.advance(self.pair, &mut self.copier.answers, self.copier.asked_to) {
             match done {
-                Finished::Written { by, taken, next } => self.control.say(by.conn, Some(by.ask), Say::Written { taken, next }),
+                Finished::Written { by, taken, next } => self.control.say(by.conn, Some(by.ask), KeeperReply::Written { taken, next }),
                 Finished::Refused { by, code, error } => {
-                    self.control.say(by.conn, Some(by.ask), Say::Refused { code: code.into(), error });
+                    self.control.say(by.conn, Some(by.ask), KeeperReply::Refused { code: code.into(), error });
                 }
             }
         }
     }
 
     /// Answers the requests that wait for output past a length.
-    pub(super) fn tell_output(&mut self) {
+    pub(super) fn report_output(&mut self) {
         let live = self.pair.live();
         let (commit, _) = live.commit();
         let closed = live.has(flag::OUTPUT_CLOSED);
@@ -181,7 +181,7 @@ impl Pump<'_> {
             let due: Vec<u64> = conn.awaits.iter().filter(|(_, past)| closed || commit.base > *past).map(|(id, _)| *id).collect();
             conn.awaits.retain(|(id, _)| !due.contains(id));
             for id in due {
-                conn.say(Some(id), Say::Output { end: commit.base, closed });
+                conn.say(Some(id), KeeperReply::Output { end: commit.base, closed });
             }
         }
     }

@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use tokio::sync::broadcast;
 
-/// How many changes a listener may be behind.
+/// How many changes may wait for a listener.
 const CHANGES: usize = 16;
 
 #[tokio::main(flavor = "current_thread")]

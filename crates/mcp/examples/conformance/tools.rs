@@ -48,7 +48,7 @@ pub(crate) fn list() -> Vec<Tool> {
         ("test_input_required_result_request_state", "Asks, and remembers", none()),
         ("test_input_required_result_multiple_inputs", "Asks for three things at once", none()),
         ("test_input_required_result_multi_round", "Asks twice", none()),
-        ("test_input_required_result_tampered_state", "Asks, and trusts nobody", none()),
+        ("test_input_required_result_tampered_state", "Asks, and checks what comes back", none()),
         ("test_input_required_result_capabilities", "Asks what the client can answer", none()),
         ("test_headers", "Takes an argument that a header repeats", json!({"region": {"type": "string", "x-mcp-header": "Region"}})),
         ("greet", "Greets at once", json!({"name": text("Whom")})),

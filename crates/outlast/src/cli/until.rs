@@ -68,16 +68,16 @@ impl Until {
         let until = match (self.id, self.pid, self.at, self.time) {
             (Some(given), ..) => {
                 let process = named::find_or_id(ctx, &client, given).await?;
-                outlast_client::Until::Process { process, or_match: self.or_match }
+                outlast_client::BarrierTarget::Process { process, or_match: self.or_match }
             }
-            (_, Some(pid), ..) => outlast_client::Until::Pid { pid },
-            (.., Some(at), None) => outlast_client::Until::Time { at: instant(ctx, at)? },
-            (.., time) => outlast_client::Until::Time { at: from_now(time.unwrap_or_default()) },
+            (_, Some(pid), ..) => outlast_client::BarrierTarget::Pid { pid },
+            (.., Some(at), None) => outlast_client::BarrierTarget::Time { at: instant(ctx, at)? },
+            (.., time) => outlast_client::BarrierTarget::Time { at: from_now(time.unwrap_or_default()) },
         };
         let about = match &until {
-            outlast_client::Until::Process { process, .. } => About::End { client: &client, id: process, at_most: self.timeout },
-            outlast_client::Until::Pid { .. } => About::Words("waiting for the end of the pid"),
-            outlast_client::Until::Time { at } => About::Until { at: *at },
+            outlast_client::BarrierTarget::Process { process, .. } => About::End { client: &client, id: process, at_most: self.timeout },
+            outlast_client::BarrierTarget::Pid { .. } => About::Words("waiting for the end of the pid"),
+            outlast_client::BarrierTarget::Time { at } => About::Until { at: *at },
             _ => About::Words("waiting"),
         };
         let left = "the barrier stays, and its session gets a notice when it opens; `outlast until --list` shows it";

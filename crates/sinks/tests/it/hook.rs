@@ -316,7 +316,7 @@ async fn a_hook_that_wakes_asks_what_it_may_tell_and_tells_that_as_it_is_now() {
     });
     let _running = scene.start();
     // The engine cannot answer: the delivery is handed back without a call.
-    let first = scene.queue.post("h", "agent:1", "nobody knows");
+    let first = scene.queue.post("h", "agent:1", "unknown");
     assert!(matches!(&scene.queue.settlements(1).await[..], [(seq, Settle::Later { .. })] if *seq == first));
     scene.queue.has("by other ways");
     scene.queue.post("h", "agent:1", "by other ways");

@@ -103,7 +103,7 @@ impl Memory {
         self.until(|settled| settled.len() >= count).await
     }
 
-    /// Waits until a notice was settled for good.
+    /// Waits until a notice was settled.
     pub(crate) async fn end_of(&self, seq: u64) -> Settle {
         let over = |(s, settle): &(u64, Settle)| *s == seq && matches!(settle, Settle::Delivered | Settle::Dead { .. });
         let settled = self.until(|settled| settled.iter().any(over)).await;

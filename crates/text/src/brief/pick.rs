@@ -1,6 +1,6 @@
 //! Chooses the lines to keep.
 
-use super::repeats::Item;
+use super::repeats::LogItem;
 use super::severity::Severity;
 use crate::tokens::count_tokens;
 use std::collections::HashSet;
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 /// The kept lines, chosen until there is no more room.
 pub(super) struct Pick<'a> {
     lines: &'a [&'a str],
-    items: &'a [Item],
+    items: &'a [LogItem],
     /// The most bytes of a line that are shown.
     width: usize,
     room: usize,
@@ -29,7 +29,7 @@ const LATER_BEFORE: usize = 1;
 const LATER_AFTER: usize = 7;
 
 impl<'a> Pick<'a> {
-    pub(super) fn new(lines: &'a [&'a str], items: &'a [Item], width: usize, room: usize, first_marker: usize) -> Self {
+    pub(super) fn new(lines: &'a [&'a str], items: &'a [LogItem], width: usize, room: usize, first_marker: usize) -> Self {
         Self { lines, items, width, room, spent: first_marker, kept: vec![false; items.len()], order: Vec::new() }
     }
 

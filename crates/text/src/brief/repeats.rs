@@ -5,7 +5,7 @@ use super::severity::{Severity, severity};
 
 /// A part of a log that is kept or left out as a whole.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct LogItem {
     /// The index of its first line.
     pub(super) first: usize,
     /// How many lines it has.
@@ -19,22 +19,22 @@ pub(super) struct Item {
 }
 
 /// Splits a log into items: the inner lines of a run are one item, and every other line is its own. No run crosses a hole.
-pub(super) fn items(lines: &[&str], holes: &[Hole]) -> Vec<Item> {
+pub(super) fn items(lines: &[&str], holes: &[Hole]) -> Vec<LogItem> {
     let mut items = Vec::new();
     let ends = holes.iter().map(|hole| hole.at.min(lines.len())).chain([lines.len()]);
     ends.fold(0, |start, end| {
-        let whole = unbroken(&lines[start..end]).into_iter().map(|item| Item { first: start + item.first, ..item });
+        let whole = unbroken(&lines[start..end]).into_iter().map(|item| LogItem { first: start + item.first, ..item });
         items.extend(whole);
         end
     });
     items
 }
 
-fn unbroken(lines: &[&str]) -> Vec<Item> {
+fn unbroken(lines: &[&str]) -> Vec<LogItem> {
     let looks: Vec<(Severity, u64)> = lines.iter().map(|line| look(line)).collect();
     let mut items = Vec::new();
     let mut at = 0;
-    let one = |first: usize| Item { first, lines: 1, severity: looks[first].0, shape: looks[first].1, folded: false };
+    let one = |first: usize| LogItem { first, lines: 1, severity: looks[first].0, shape: looks[first].1, folded: false };
     while at < lines.len() {
         let Some(run) = longest_run(&looks, at) else {
             items.push(one(at));
@@ -49,7 +49,7 @@ fn unbroken(lines: &[&str]) -> Vec<Item> {
             items.extend((at..at + run.len).map(one));
         } else {
             items.extend((at..at + head).map(one));
-            items.push(Item { first: at + head, lines: folded, severity: Severity::Plain, shape: 0, folded: true });
+            items.push(LogItem { first: at + head, lines: folded, severity: Severity::Plain, shape: 0, folded: true });
             items.extend((at + head + folded..at + run.len).map(one));
         }
         at += run.len;

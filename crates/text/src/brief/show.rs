@@ -1,7 +1,7 @@
 //! Writes the kept lines and the markers as one text.
 
 use super::pick::{MARKER, Pick};
-use super::repeats::Item;
+use super::repeats::LogItem;
 use super::{Brief, LeftOut, Log, Why};
 use crate::tokens::count_tokens;
 use std::ops::Range;
@@ -40,7 +40,7 @@ impl<'a> Shown<'a> {
     pub(super) fn picked(
         log: &Log<'_>,
         lines: &[&str],
-        items: &[Item],
+        items: &[LogItem],
         pick: &Pick<'_>,
         read: &'a dyn Fn(Range<u64>) -> String,
         room: usize,

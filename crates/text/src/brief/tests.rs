@@ -77,7 +77,7 @@ fn a_marker_names_what_is_missing_and_how_to_read_it() {
 }
 
 #[test]
-fn lines_behind_a_hole_have_their_own_numbers() {
+fn lines_after_a_hole_have_their_own_numbers() {
     let text = "begin\n1 done\n2 done\n3 done\nerror: it broke\nend\n";
     let log = Log { holes: &[Hole { at: 3, lines: 1_000 }, Hole { at: 5, lines: 7 }], ..Log::whole(text) };
     let made = brief(&log, Some(100), &|_| "log".into());

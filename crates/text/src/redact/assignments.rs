@@ -5,17 +5,16 @@
 
 use super::Redactor;
 use super::fields::is_switch_or_path;
+use super::letters::{Byte, Letter, is_name, is_secret_before, is_secret_name, text};
 use super::mask::{Edits, HIDDEN, is_masked, mask};
 use super::names::secret_name;
-use super::words::{Byte, Letter, Part, Word, Words};
+use super::words::{Part, Word, Words};
 use memchr::memchr2;
 use std::borrow::Cow;
 use std::ops::Range;
 
 /// How many commands inside of commands are read: `ssh host "sh -c 'TOKEN=… make'"`.
 const MAX_DEPTH: usize = 5;
-/// Longer than any name.
-const LONGEST_NAME: usize = 128;
 
 /// Masks the values that a command line gives to variables and options with a secret's name. Values that are filled in later, such as `$TOKEN`, are none.
 pub(crate) fn mask_assignments(line: &str, edits: &mut Edits) {
@@ -175,7 +174,7 @@ impl Scan<'_> {
         let range = quoted.map_or(from..word.end, |(_, inside, _)| inside.clone());
         let (Some(first), Some(last)) = (bytes.get(range.start), bytes.get(range.end.wrapping_sub(1))) else { return };
         let (start, mut end) = (first.at, last.at + 1);
-        // A quote that seems to close behind the `=` may open there, if a quote before it was none, such as the apostrophe of a text.
+        // A quote that seems to close after the `=` may open there, if a quote before it was none, such as the apostrophe of a text.
         let quote = sign.and_then(|sign| self.line.as_bytes().get(sign + 1)).filter(|byte| matches!(byte, b'\'' | b'"'));
         if let (Some(quote), Some(sign)) = (quote, sign)
             && start == sign + 2
@@ -202,12 +201,7 @@ impl Scan<'_> {
     }
 }
 
-fn text(letters: &[Letter]) -> String {
-    let bytes: Vec<u8> = letters.iter().map(|letter| letter.of.byte).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Words behind which a word with a `=` is an assignment with all that is in it.
+/// Words after which a word with a `=` is an assignment as a whole.
 const GIVES: &[&str] = &[
     "env",
     "export",
@@ -239,43 +233,6 @@ fn is_secret_flag(text: &str) -> bool {
 /// Whether a value only names a secret, as those of `docker build --secret` do.
 fn is_selector(text: &str) -> bool {
     ["id=", "type=", "src=", "source="].iter().any(|start| text.starts_with(start))
-}
-
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(is_name_byte)
-}
-
-fn is_secret_name(name: &str) -> bool {
-    let name = name.strip_suffix('+').unwrap_or(name);
-    is_name(name) && secret_name(name)
-}
-
-/// Whether the letters before a `=` end in a name that holds a secret: `TOKEN`, `TOKEN+`, `TOKEN[0]`, `--db-token`, `--env=TOKEN`.
-pub(super) fn is_secret_before(letters: &[Letter]) -> bool {
-    let byte = |at: usize| letters.get(at).map(|letter| letter.of.byte);
-    let back = |end: usize| end - letters[..end].iter().rev().take(LONGEST_NAME + 1).take_while(|l| is_name_byte(l.of.byte)).count();
-    let is_secret = |range: Range<usize>| is_secret_name(&text(&letters[range]));
-    let mut end = letters.len();
-    if matches!(byte(end.wrapping_sub(1)), Some(b'+' | b':' | b'?')) {
-        end -= 1;
-    }
-    if byte(end.wrapping_sub(1)) == Some(b']') {
-        let inside = letters[..end - 1].iter().rev().take(LONGEST_NAME).take_while(|l| l.of.byte != b'[').count();
-        if byte((end - 1 - inside).wrapping_sub(1)) == Some(b'[') {
-            if is_secret(end - 1 - inside..end - 1) {
-                return true;
-            }
-            end = end - 1 - inside - 1;
-        }
-    }
-    let start = back(end);
-    // The names in the query of an address are left alone, and so are paths.
-    let is_address = start > 0 && matches!(byte(start - 1), Some(b'?' | b'&' | b'/'));
-    !is_address && is_secret(start..end)
 }
 
 /// Whether a value is there, and not filled in later.

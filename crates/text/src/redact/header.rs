@@ -1,7 +1,7 @@
 //! Credentials in headers.
 
-use super::mask::is_reference;
-use super::rules::{Edit, Place, masked};
+use super::mask::{Edit, is_reference, masked};
+use super::place::Place;
 
 /// Headers whose whole value is a credential, in lower case.
 pub(crate) const KEY_HEADERS: &[&str] = &[
@@ -141,7 +141,7 @@ impl Header {
     }
 }
 
-/// A quote at `at`, or one with a backslash before it, and the index behind it.
+/// A quote at `at`, or one with a backslash before it, and the index after it.
 fn quote_at(bytes: &[u8], at: usize) -> (Option<u8>, usize) {
     match bytes.get(at..).unwrap_or_default() {
         [quote @ (b'"' | b'\''), ..] => (Some(*quote), at + 1),

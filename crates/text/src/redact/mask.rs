@@ -41,10 +41,19 @@ pub(crate) fn is_reference(value: &str) -> bool {
         || value.starts_with("getenv")
 }
 
+/// The mask of a range, unless it is masked already.
+pub(crate) fn masked(text: &str, range: Range<usize>) -> Option<Edit> {
+    let value = &text[range.clone()];
+    (!value.is_empty() && !is_masked(value)).then(|| (range, mask(value)))
+}
+
+/// A range of the text and what to put there.
+pub(crate) type Edit = (Range<usize>, String);
+
 /// Replacements in a text, from left to right.
 #[derive(Default)]
 pub(crate) struct Edits {
-    list: Vec<(Range<usize>, String)>,
+    list: Vec<Edit>,
 }
 
 impl Edits {

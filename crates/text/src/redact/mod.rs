@@ -5,9 +5,11 @@ mod command;
 mod fields;
 mod form;
 mod header;
+mod letters;
 mod mask;
 mod names;
 mod pem;
+mod place;
 mod rules;
 mod url;
 mod vendor;
@@ -47,13 +49,12 @@ enum Mode {
     Full,
 }
 
-/// Masking can bring a new secret to light: its start no longer has a letter before it, or what is
-/// left is a form's body. Text that somebody wrote takes two passes; five were seen of made-up
-/// ones. The bound is there so that nobody can have it go on for long.
+/// Masking can bring a new secret to light: its start no longer has a letter before it, or what is left is a form's body. Real texts
+/// take two passes, and invented ones took five. The bound keeps a text that was made for it from taking long.
 const PASSES: usize = 32;
 
 impl Redactor {
-    /// A redactor that is on or off for good.
+    /// A redactor that stays on or off.
     pub fn new(on: bool) -> Self {
         Self { on }
     }

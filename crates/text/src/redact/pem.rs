@@ -1,6 +1,7 @@
 //! Private keys in PEM form.
 
-use super::rules::{Edit, Place};
+use super::mask::Edit;
+use super::place::Place;
 use memchr::{memchr, memmem};
 
 const REDACTED: &str = "[REDACTED PRIVATE KEY]";
@@ -67,7 +68,7 @@ impl EndMarks {
     }
 }
 
-/// The index behind the dashes after the label at `place.end`, if it is that of a private key.
+/// The index after the dashes after the label at `place.end`, if it is that of a private key.
 fn key_label(place: Place<'_>) -> Option<usize> {
     let rest = &place.text.as_bytes()[place.end..];
     let label = &rest[..rest.len().min(LONGEST_LABEL)];

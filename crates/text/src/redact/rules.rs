@@ -2,12 +2,12 @@
 
 use super::Mode;
 use super::header::{self, TokenEnds};
-use super::mask::{Edits, HIDDEN, is_masked, mask};
+use super::mask::{Edit, Edits, HIDDEN, masked};
 use super::pem::{self, EndMarks};
+use super::place::Place;
 use super::url;
 use super::vendor::{FAMILIES, begins_word, is_word};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, Input, MatchKind};
-use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Masks every secret that is known by its form.
@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 /// for the next word, so the time is linear in the text.
 pub(crate) fn mask_forms(text: &str, mode: Mode, edits: &mut Edits) {
     let keywords = &*KEYWORDS;
-    let mut seen = Seen::default();
+    let mut seen = SearchMemo::default();
     let mut from = 0;
     while let Some(found) = keywords.automaton.find(Input::new(text).range(from..)) {
         from = found.start() + 1;
@@ -36,25 +36,12 @@ pub(crate) fn mask_forms(text: &str, mode: Mode, edits: &mut Edits) {
     }
 }
 
-/// Where a keyword was found.
-#[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
-    /// Nothing before this may be replaced any more.
-    pub(crate) floor: usize,
-}
-
 /// What earlier searches in the same text found, so that none is made twice.
 #[derive(Default)]
-struct Seen {
+struct SearchMemo {
     tokens: TokenEnds,
     end_marks: EndMarks,
 }
-
-/// A range of the text and what to put there.
-pub(crate) type Edit = (Range<usize>, String);
 
 #[derive(Clone, Copy)]
 enum Rule {
@@ -70,7 +57,7 @@ enum Rule {
 }
 
 impl Rule {
-    fn apply(self, place: Place<'_>, mode: Mode, seen: &mut Seen) -> Option<Edit> {
+    fn apply(self, place: Place<'_>, mode: Mode, seen: &mut SearchMemo) -> Option<Edit> {
         match self {
             Rule::Vendor(family) => {
                 let range = FAMILIES[family].token_at(place.text, place.start)?;
@@ -86,12 +73,6 @@ impl Rule {
             Rule::Phone => phone(place),
         }
     }
-}
-
-/// The mask of a range, unless it is masked already.
-pub(crate) fn masked(text: &str, range: Range<usize>) -> Option<Edit> {
-    let value = &text[range.clone()];
-    (!value.is_empty() && !is_masked(value)).then(|| (range, mask(value)))
 }
 
 /// A JSON web token: a header and at least one more part.

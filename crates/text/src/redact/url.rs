@@ -2,8 +2,8 @@
 
 use super::Mode;
 use super::header::looks_opaque;
-use super::mask::{HIDDEN, is_masked};
-use super::rules::{Edit, Place, masked};
+use super::mask::{Edit, HIDDEN, is_masked, masked};
+use super::place::Place;
 
 /// Schemes whose password is a secret, whatever follows a `+` in them.
 const DATABASES: &[&str] = &[

@@ -1,25 +1,6 @@
 //! The words of a shell line, without their quotes, and where each of their characters stands in it.
 
-/// One byte of a line, or of a word that is read as a line of its own: `sh -c '…'`.
-#[derive(Clone, Copy)]
-pub(super) struct Byte {
-    pub(super) byte: u8,
-    /// Where it stands in the whole text.
-    pub(super) at: usize,
-    /// Whether it is part of an expansion (`$X`, `${X}`, `$(…)`), whose value is filled in later.
-    pub(super) is_reference: bool,
-}
-
-/// A byte of a word.
-#[derive(Clone, Copy)]
-pub(super) struct Letter {
-    pub(super) of: Byte,
-    pub(super) is_quoted: bool,
-    /// Whether it is part of a command whose output is taken: `"$(…)"`. It may assign secrets of its own.
-    pub(super) is_command: bool,
-    /// Where it stands in the line that the word is from.
-    pub(super) index: usize,
-}
+use super::letters::{Byte, Letter, is_secret_before};
 
 /// A part of a line.
 pub(super) enum Part {
@@ -108,7 +89,7 @@ impl<'a> Words<'a> {
         word.is_decoded = true;
         self.at += 1;
         match self.byte(self.at) {
-            // A line that goes on.
+            // A line that continues.
             Some(b'\n') => self.at += 1,
             _ => self.push(word, true),
         }
@@ -248,7 +229,7 @@ impl<'a> Words<'a> {
         None
     }
 
-    /// From the bracket behind a `=` to the one that closes it, or to the end.
+    /// From the bracket after a `=` to the one that closes it, or to the end.
     fn array(&mut self, word: &mut Word) {
         let start = self.at;
         self.at += 1;
@@ -301,5 +282,5 @@ fn ends_word(byte: u8) -> bool {
 /// Whether a word ends in the `=` of an assignment to a secret's name.
 fn is_assigned(word: &Word) -> bool {
     let Some((last, before)) = word.letters.split_last() else { return false };
-    last.of.byte == b'=' && !last.is_quoted && super::assignments::is_secret_before(before)
+    last.of.byte == b'=' && !last.is_quoted && is_secret_before(before)
 }

@@ -41,7 +41,7 @@ pub struct ChatMessage {
 /// | hello | [`super::Hello`], with the home |
 /// | open | [`Opened`] |
 /// | send | [`Accepted`] |
-/// | follow | none, behind its events |
+/// | follow | none, after its events |
 /// | stop, new, resume, allow | [`Changed`] |
 /// | seen, drain, undrain, restart, shutdown | [`super::Done`] |
 /// | list | [`Conversations`] |
@@ -64,7 +64,7 @@ pub enum ChatRequest {
     },
     /// Open a conversation. If there is none with this key, it is created.
     Open {
-        /// Which.
+        /// The key of the conversation.
         key: String,
         /// Who answers in it from now on; absent leaves that as it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub enum ChatRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<OsText>,
     },
-    /// The parts behind `after` in order, then [`ChatEvent::CaughtUp`], then what happens, until it is cancelled. Goes on into newer
+    /// The parts after `after` in order, then [`ChatEvent::CaughtUp`], then what happens, until it is cancelled. Continues into newer
     /// generations.
     Follow {
         /// Which conversation.
@@ -113,7 +113,7 @@ pub enum ChatRequest {
     },
     /// Start a new generation of a conversation.
     New {
-        /// Of which.
+        /// The key of the conversation.
         key: String,
         /// A name that the client makes, so that an order that is sent again changes nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ pub enum ChatRequest {
     List,
     /// A conversation with its turns.
     Show {
-        /// Which.
+        /// The key of the conversation.
         key: String,
         /// Which generation; absent means the current one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,7 +183,7 @@ pub enum ChatRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
     },
-    /// End the gateway, for good until a person starts it. Answered at once; the connection closes when it has ended. `unmarked`: it ends, and its memory could
+    /// End the gateway until a person starts it. Answered at once; the connection closes when it has ended. `unmarked`: it ends, and its memory could
     /// not be written; if that stays so, turns that take too long get no mark, and the next gateway finds them as interrupted.
     Shutdown {
         /// How long turns may take to finish, in milliseconds; absent means as configured.

@@ -45,7 +45,7 @@ pub enum Event {
     },
     /// A notice was made.
     Notice {
-        /// The notice.
+        /// The notice with its text and its state.
         told: Box<Told>,
     },
 }

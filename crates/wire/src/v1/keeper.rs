@@ -12,13 +12,13 @@ pub struct ToKeeper {
     pub id: u64,
     /// The request.
     #[serde(flatten)]
-    pub ask: Ask,
+    pub ask: KeeperRequest,
 }
 
 /// Requests to a keeper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
-pub enum Ask {
+pub enum KeeperRequest {
     /// First on each connection. A `listener` is sent news. While no listener is connected, a keeper with news starts an engine.
     Hello {
         /// The newest version that the engine speaks.
@@ -31,7 +31,7 @@ pub enum Ask {
         /// Who requested it, and how it proceeds.
         stop: Stop,
     },
-    /// Stop the descendants that outlived the command. Answered like [`Ask::Stop`]. Keepers of earlier versions do not know this
+    /// Stop the descendants that outlived the command. Answered like [`KeeperRequest::Stop`]. Keepers of earlier versions do not know this
     /// request.
     StopLeft {
         /// Who requested it, and how it proceeds.
@@ -79,15 +79,15 @@ pub struct FromKeeper {
     /// The number of the request; absent for news.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
-    /// The message.
+    /// The answer, or the news.
     #[serde(flatten)]
-    pub say: Say,
+    pub say: KeeperReply,
 }
 
 /// Messages from a keeper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
-pub enum Say {
+pub enum KeeperReply {
     /// The keeper's half of the hello.
     Hello {
         /// The version that will be spoken.

@@ -19,5 +19,5 @@ pub use event::Event;
 pub use namespaces::{LockHolder, Namespaces};
 pub use process::{Fate, LeftProcess, List, Process};
 pub use reply::{Error, ErrorKind, Hello, Reply, StoppedLeft};
-pub use request::{Activity, AdoptFrom, Caller, From, Kill, Message, Page, Request};
-pub use spec::{Command, EnvVar, OnStop, RerunChange, Spec, Tell};
+pub use request::{Activity, AdoptFrom, Caller, From, Kill, Message, Page, ReadUntil, Request};
+pub use spec::{RerunChange, Spec, Tell};

@@ -3,17 +3,6 @@
 use outlast_core::{Notice, Time};
 use serde::{Deserialize, Serialize};
 
-/// The kind of client that takes notices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Taker {
-    /// A terminal, which takes them between two turns. An end that a poll showed is not delivered to it.
-    Terminal,
-    /// A gateway, which starts a turn for each. An end that a poll showed is delivered all the same.
-    #[default]
-    Gateway,
-}
-
 /// What a taker reports about a leased notice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
@@ -47,7 +36,7 @@ pub enum Push {
         /// When to try, in milliseconds from now.
         after_ms: u64,
     },
-    /// It failed for good.
+    /// It failed and is not tried again.
     Dead {
         /// What failed.
         reason: String,
@@ -65,10 +54,10 @@ pub struct History {
     /// About this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
-    /// Of this kind.
+    /// Only notices of this kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// In this state.
+    /// Only notices in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The most notices to return; absent means 100.
@@ -140,7 +129,7 @@ pub enum Replay {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "until", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Until {
+pub enum BarrierTarget {
     /// The end of a process; an unknown id counts as ended.
     Process {
         /// The process id.
@@ -330,7 +319,7 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// This delivery.
+    /// A delivery under this lease token.
     pub fn new(seq: u64, lease: impl Into<String>) -> Self {
         Self { seq, lease: lease.into() }
     }
@@ -339,7 +328,7 @@ impl Lent {
 /// The notices that a sink has to deliver now.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Deliveries {
-    /// By `seq`.
+    /// The deliveries, by `seq`.
     pub deliveries: Vec<Delivery>,
 }
 
@@ -369,11 +358,11 @@ impl DeadLetter {
 /// All dead letters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Dead {
-    /// By `seq`.
+    /// The dead letters, by `seq`.
     pub letters: Vec<DeadLetter>,
 }
 
-/// A barrier.
+/// A barrier, as its client sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Barrier {

@@ -1,9 +1,10 @@
 //! Requests of clients to the engine.
 
 use super::namespaces::Namespaces;
-use super::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
-use super::spec::{EnvVar, RerunChange, Spec};
-use outlast_core::{OsText, Owner, ProcessId, ProcessLimits, Route, Scope, Time};
+use super::notice::{BarrierTarget, History, Lent, Push, Replay, Verdict};
+use super::spec::{RerunChange, Spec};
+use outlast_core::notice_state::TakerKind;
+use outlast_core::{EnvVar, OsText, Owner, ProcessId, ProcessLimits, Route, Scope, Time};
 use serde::{Deserialize, Serialize};
 
 /// One message from a client: a number for the answers to carry, the owner it speaks for, and the request.
@@ -283,7 +284,7 @@ pub enum Request {
     NoticeNext {
         /// The kind of caller.
         #[serde(default)]
-        taker: Taker,
+        taker: TakerKind,
         /// The most notices to claim.
         limit: u32,
         /// How long to lease them, in milliseconds.
@@ -378,7 +379,7 @@ pub enum Request {
     Until {
         /// What the barrier waits for.
         #[serde(flatten)]
-        until: Until,
+        until: BarrierTarget,
         /// The id to use: `bar_` and twelve hexadecimal digits. If the request is repeated, it sets one barrier only.
         #[serde(default)]
         barrier: Option<String>,
@@ -440,6 +441,33 @@ impl Caller {
 impl std::fmt::Debug for Caller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Caller {{ cwd: {:?}, env: {} variables }}", self.cwd, self.env.len())
+    }
+}
+
+/// How long a read continues. A message has it as two flags, so an unknown value cannot arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadUntil {
+    /// To the current end of the output.
+    Now,
+    /// Until the output is closed.
+    Closed,
+    /// Until the output is closed and the command has ended, which may be a moment or a long time later.
+    Exit,
+}
+
+impl ReadUntil {
+    /// From `follow` and `to_exit` of a [`Request::Read`].
+    pub fn of_flags(follow: bool, to_exit: bool) -> Self {
+        match (follow, to_exit) {
+            (false, _) => Self::Now,
+            (true, false) => Self::Closed,
+            (true, true) => Self::Exit,
+        }
+    }
+
+    /// `follow` and `to_exit` of a [`Request::Read`].
+    pub fn flags(self) -> (bool, bool) {
+        (self != Self::Now, self == Self::Exit)
     }
 }
 
@@ -526,12 +554,12 @@ impl Kill {
 #[serde(tag = "about", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Activity {
-    /// In a task.
+    /// Of one task.
     Task {
         /// The task.
         task: String,
     },
-    /// In a session.
+    /// Of one session.
     Session {
         /// The key of the session.
         session: String,
@@ -547,7 +575,7 @@ pub enum Activity {
     },
 }
 
-/// What to adopt.
+/// Where the processes to adopt come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
 #[non_exhaustive]

@@ -1,44 +1,8 @@
-//! What a client requests to run.
+//! What a client requests to run. Commands, variables and [`OnStop`] are those of `outlast-core`: fixtures pin their bytes.
 
-use outlast_core::{OsText, Owner, Route};
+use outlast_core::{Command, EnvVar, OnStop, OsText, Owner, Route};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// A shell line, or a program with its arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Command {
-    /// One line for the user's shell.
-    Shell(OsText),
-    /// A program and its arguments.
-    Argv(Vec<OsText>),
-}
-
-/// One environment variable.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EnvVar {
-    /// Its name.
-    pub name: OsText,
-    /// Its value.
-    pub value: OsText,
-}
-
-impl std::fmt::Debug for EnvVar {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}=…", self.name)
-    }
-}
-
-/// What happens to the process when the engine is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnStop {
-    /// It keeps running.
-    #[default]
-    Keep,
-    /// It is stopped.
-    Kill,
-}
 
 /// What to run, how, and for whom. The owner is in the message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,8 +60,8 @@ impl RerunChange {
 
     /// The same, with this command.
     #[must_use]
-    pub fn running(self, command: outlast_core::Command) -> Self {
-        Self { command: Some(command.into()), ..self }
+    pub fn running(self, command: Command) -> Self {
+        Self { command: Some(command), ..self }
     }
 
     /// Whether it changes nothing.
@@ -139,19 +103,16 @@ impl Spec {
     /// The core type, with the message's owner.
     pub fn into_core(self, owner: Owner) -> outlast_core::Spec {
         let Self { command, cwd, env, pty, stdin, name, labels, timeout_ms, on_stop, tell } = self;
-        let mut spec = outlast_core::Spec::of(command.into());
+        let mut spec = outlast_core::Spec::of(command);
         spec.cwd = cwd;
-        spec.env = env.into_iter().map(Into::into).collect();
+        spec.env = env;
         spec.pty = pty;
         spec.stdin = stdin;
         spec.name = name;
         spec.labels = labels;
         spec.owner = owner;
         spec.timeout = timeout_ms.map(std::time::Duration::from_millis);
-        spec.on_stop = match on_stop {
-            OnStop::Keep => outlast_core::OnStop::Keep,
-            OnStop::Kill => outlast_core::OnStop::Kill,
-        };
+        spec.on_stop = on_stop;
         spec.tell = tell.into();
         spec
     }
@@ -160,50 +121,17 @@ impl Spec {
 impl From<outlast_core::Spec> for Spec {
     fn from(s: outlast_core::Spec) -> Self {
         Self {
-            command: s.command.into(),
+            command: s.command,
             cwd: s.cwd,
-            env: s.env.into_iter().map(Into::into).collect(),
+            env: s.env,
             pty: s.pty,
             stdin: s.stdin,
             name: s.name,
             labels: s.labels,
             timeout_ms: s.timeout.map(|d| d.as_millis() as u64),
-            on_stop: match s.on_stop {
-                outlast_core::OnStop::Keep => OnStop::Keep,
-                outlast_core::OnStop::Kill => OnStop::Kill,
-            },
+            on_stop: s.on_stop,
             tell: s.tell.into(),
         }
-    }
-}
-
-impl From<Command> for outlast_core::Command {
-    fn from(command: Command) -> Self {
-        match command {
-            Command::Shell(line) => Self::Shell(line),
-            Command::Argv(args) => Self::Argv(args),
-        }
-    }
-}
-
-impl From<outlast_core::Command> for Command {
-    fn from(command: outlast_core::Command) -> Self {
-        match command {
-            outlast_core::Command::Shell(line) => Self::Shell(line),
-            outlast_core::Command::Argv(args) => Self::Argv(args),
-        }
-    }
-}
-
-impl From<EnvVar> for outlast_core::EnvVar {
-    fn from(v: EnvVar) -> Self {
-        Self { name: v.name, value: v.value }
-    }
-}
-
-impl From<outlast_core::EnvVar> for EnvVar {
-    fn from(v: outlast_core::EnvVar) -> Self {
-        Self { name: v.name, value: v.value }
     }
 }
 

@@ -17,7 +17,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 pub(super) fn run(npm: &Npm, program: &Path) -> Result<()> {
     let version = npm.version(KIMI).context("its version")?;
     println!("kimi-acp {version}: behind `outlast acp-proxy`");
-    let stage = Stage { product: Product::new(program), model: Model::start()?, npm };
+    let stage = KimiStage { product: Product::new(program), model: Model::start()?, npm };
     stage.configure()?;
     let session = stage.a_turn()?;
     stage.an_engine_killed(&session)?;
@@ -25,13 +25,13 @@ pub(super) fn run(npm: &Npm, program: &Path) -> Result<()> {
     Ok(())
 }
 
-struct Stage<'a> {
+struct KimiStage<'a> {
     product: Product,
     model: Model,
     npm: &'a Npm,
 }
 
-impl Stage<'_> {
+impl KimiStage<'_> {
     fn configure(&self) -> Result<()> {
         let dir = self.product.user().join(".kimi-code");
         std::fs::create_dir_all(&dir)?;
@@ -44,7 +44,7 @@ impl Stage<'_> {
     }
 
     /// A proxy and its agent. Everything the agent sends is recorded.
-    fn start(&self) -> Result<Client> {
+    fn start(&self) -> Result<AcpClient> {
         let said = self.product.work().join(format!("said-{}.jsonl", COUNT.fetch_add(1, Relaxed)));
         let mut command = self.product.command(["acp-proxy", "--", "sh", "-c", "\"$1\" acp | tee \"$2\"", "agent"]);
         command.arg(self.npm.program("kimi")).arg(&said);
@@ -52,7 +52,7 @@ impl Stage<'_> {
         command.env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut proxy = command.spawn().context("no proxy")?;
         let (says, hears) = (proxy.stdin.take(), lines(BufReader::new(proxy.stdout.take().context("a pipe")?)));
-        let mut client = Client { proxy, says, hears, said, asked: 0, text: String::new(), shown: String::new() };
+        let mut client = AcpClient { proxy, says, hears, said, asked: 0, text: String::new(), shown: String::new() };
         let said = client.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": {"terminal": false}}))?;
         ensure!(said["protocolVersion"] == 1, "another protocol: {said}");
         Ok(client)
@@ -133,7 +133,7 @@ impl Stage<'_> {
         client.leave()
     }
 
-    fn resume(&self, session: &str) -> Result<Client> {
+    fn resume(&self, session: &str) -> Result<AcpClient> {
         let mut client = self.start()?;
         client.ask("session/resume", json!({"sessionId": session, "cwd": self.product.work(), "mcpServers": []}))?;
         Ok(client)
@@ -146,7 +146,7 @@ impl Stage<'_> {
     }
 
     /// The process that runs, once it does and the agent waits for its end.
-    fn running(&self, session: &str, client: &mut Client) -> Result<String> {
+    fn running(&self, session: &str, client: &mut AcpClient) -> Result<String> {
         eventually("a command that runs", || {
             // What the agent asks meanwhile, may it run this, wants an answer.
             client.hear().ok()?;
@@ -168,7 +168,7 @@ fn prompt(session: &str, text: &str) -> Value {
 }
 
 /// An ACP client without terminals, that allows everything.
-struct Client {
+struct AcpClient {
     proxy: Child,
     says: Option<ChildStdin>,
     hears: Receiver<String>,
@@ -181,7 +181,7 @@ struct Client {
     shown: String,
 }
 
-impl Client {
+impl AcpClient {
     fn prompt(&mut self, session: &str, text: &str) -> Result<Value> {
         self.ask("session/prompt", prompt(session, text))
     }
@@ -276,7 +276,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for AcpClient {
     fn drop(&mut self) {
         drop(self.says.take());
         // Over already, unless something failed.

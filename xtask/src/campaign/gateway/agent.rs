@@ -137,7 +137,7 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
     let [kind, dir, points, program] = args else { bail!("usage: xtask __agent acp|turn DIR POINTS PROGRAM") };
     outlast_store::points::configure(points.into());
     let key = std::env::var("OUTLAST_SESSION").context("an agent belongs to a conversation")?;
-    let agent = Agent { dir: dir.into(), program: program.into(), key };
+    let agent = ScriptedAgent { dir: dir.into(), program: program.into(), key };
     let pid = agent.dir.join(format!("{}.pid", plain(&agent.key)));
     std::fs::write(&pid, std::process::id().to_string())?;
     match kind.as_str() {
@@ -147,13 +147,13 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
     }
 }
 
-struct Agent {
+struct ScriptedAgent {
     dir: PathBuf,
     program: PathBuf,
     key: String,
 }
 
-impl Agent {
+impl ScriptedAgent {
     /// Runs one turn: the prompt on standard input, the reply on standard output.
     fn take_one_turn(&self) -> Result<()> {
         let mut text = String::new();

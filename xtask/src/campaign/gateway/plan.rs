@@ -119,7 +119,7 @@ const POINTS: &[Point] = {
 
 /// The process that is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Victim {
+pub(super) enum GatewayVictim {
     Gateway,
     Engine,
     /// The agent of the conversation.
@@ -132,7 +132,7 @@ pub(super) enum Victim {
     Everything,
 }
 
-impl Victim {
+impl GatewayVictim {
     const ALL: [Self; 6] = [Self::Gateway, Self::Engine, Self::Agent, Self::Client, Self::All, Self::Everything];
 
     pub(super) fn has_gateway(self) -> bool {
@@ -164,7 +164,7 @@ pub(super) enum Ordeal {
 
 /// How a user resumes a turn that the breaker holds back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Release {
+pub(super) enum BreakerRelease {
     /// With `/resume`.
     Resume,
     /// With another message.
@@ -176,7 +176,7 @@ pub(super) struct Plan {
     pub(super) round: u64,
     pub(super) driver: Driver,
     pub(super) point: &'static Point,
-    pub(super) victim: Victim,
+    pub(super) victim: GatewayVictim,
     pub(super) ordeal: Ordeal,
     /// Where the next gateway is killed as well, while it starts.
     pub(super) again: Option<&'static str>,
@@ -192,7 +192,7 @@ pub(super) struct Plan {
     pub(super) does_wait: bool,
     /// Whether the client comes back only when the turn is finished.
     pub(super) is_client_late: bool,
-    pub(super) release: Release,
+    pub(super) release: BreakerRelease,
     /// How long a process is held before the kill.
     pub(super) pause_micros: u64,
 }
@@ -212,9 +212,9 @@ impl Plan {
             Ordeal::Once => (point, victim),
             Ordeal::GatewayThrice => {
                 let name = if driver.is_per_turn() { "gateway.turn.reply" } else { rng.pick(&["gateway.turn.tool", "gateway.turn.reply"]) };
-                (named(Kind::Message, name), Victim::Gateway)
+                (named(Kind::Message, name), GatewayVictim::Gateway)
             }
-            Ordeal::AgentTwice => (named(Kind::Message, "agent.prompted"), Victim::Agent),
+            Ordeal::AgentTwice => (named(Kind::Message, "agent.prompted"), GatewayVictim::Agent),
         };
         let kind = point.kind;
         let is_start = point.only == Some(Only::AgentStart);
@@ -230,10 +230,10 @@ impl Plan {
             is_warm: kind == Kind::Notice || (rng.one_in(2) && !is_start),
             bystander: (rng.one_in(4) && !is_start && ordeal == Ordeal::Once).then(|| *rng.pick(&Driver::ALL)),
             is_by_agent: rng.one_in(3),
-            does_collide: kind == Kind::Notice && (victim == Victim::Client || rng.one_in(4)),
+            does_collide: kind == Kind::Notice && (victim == GatewayVictim::Client || rng.one_in(4)),
             does_wait: is_shown || ordeal != Ordeal::Once || !rng.one_in(3),
             is_client_late: rng.one_in(2),
-            release: *rng.pick(&[Release::Resume, Release::Write]),
+            release: *rng.pick(&[BreakerRelease::Resume, BreakerRelease::Write]),
             pause_micros: *rng.pick(&[0, 0, 1_000, 10_000, 60_000]),
         }
     }
@@ -291,11 +291,11 @@ impl std::fmt::Display for Plan {
 }
 
 /// All combinations.
-fn combinations() -> Vec<(Driver, &'static Point, Victim)> {
+fn combinations() -> Vec<(Driver, &'static Point, GatewayVictim)> {
     let mut all = Vec::new();
     for driver in Driver::ALL {
         for point in POINTS.iter().filter(|point| point.only != Some(Only::Acp) || driver == Driver::Acp) {
-            all.extend(Victim::ALL.map(|victim| (driver, point, victim)));
+            all.extend(GatewayVictim::ALL.map(|victim| (driver, point, victim)));
         }
     }
     all
@@ -367,8 +367,8 @@ fn expected_after_crash(plan: &Plan, seen: Seen) -> Vec<Came> {
     // A command that outlives the gateway is followed by the next one, unless its end was not seen by a keeper.
     match (plan.victim, seen.has_prompt, seen.is_ending) {
         // A keeper that was being forked may be the last to die, and see the command die before it.
-        (Victim::Everything, true, false) => vec![AFTER_CRASH, AFTER_AGENT],
-        (Victim::Everything, ..) => vec![ONCE, AFTER_CRASH, AFTER_AGENT],
+        (GatewayVictim::Everything, true, false) => vec![AFTER_CRASH, AFTER_AGENT],
+        (GatewayVictim::Everything, ..) => vec![ONCE, AFTER_CRASH, AFTER_AGENT],
         (_, true, false) if seen.is_agent_killed => vec![AFTER_AGENT],
         (_, true, _) if !seen.is_agent_killed => vec![ONCE],
         (_, true, _) => vec![ONCE, AFTER_AGENT],

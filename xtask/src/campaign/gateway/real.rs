@@ -10,8 +10,8 @@ mod plan;
 mod record;
 mod round;
 
-use self::agent::Agent;
-use self::plan::Plan;
+use self::agent::RealAgent;
+use self::plan::RealPlan;
 use self::round::Round;
 use super::super::report::Report;
 use super::super::{Game, agents};
@@ -23,7 +23,7 @@ const HOMES: u64 = 2;
 
 pub(super) fn run(name: &str, flags: &Flags<'_>) -> Result<()> {
     let root = agents::root(flags)?;
-    let agent = Agent::named(name, root.clone())?;
+    let agent = RealAgent::named(name, root.clone())?;
     if !agents::install(name, &root)? {
         return Ok(());
     }
@@ -35,7 +35,7 @@ pub(super) fn run(name: &str, flags: &Flags<'_>) -> Result<()> {
         for _ in 0..game.homes {
             scope.spawn(|| {
                 while let Some(number) = game.round(&report) {
-                    let plan = Plan::draw(game.seed, number);
+                    let plan = RealPlan::draw(game.seed, number);
                     report.add("rounds", 1);
                     match Round::play(&game.program, &agent, &plan, &report) {
                         Ok(wrong) => wrong.into_iter().for_each(|what| report.bad(format!("round {number} ({plan}): {what}"))),

@@ -7,6 +7,7 @@ use super::eyes::Eyes;
 use super::plan::{Kind, Plan, Progress, Seen};
 use super::stage::ChatOf;
 use super::strike::Saboteur;
+use crate::wait;
 use anyhow::{Result, bail, ensure};
 use outlast_client::{Shown, TurnInfo, TurnState};
 use outlast_testkit::product::Product;
@@ -109,15 +110,8 @@ impl Scene {
     }
 
     /// Waits for a fact.
-    pub(super) fn until<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-        let began = Instant::now();
-        loop {
-            if let Some(found) = look()? {
-                return Ok(found);
-            }
-            ensure!(began.elapsed() < PATIENCE, "never came: {what}");
-            std::thread::sleep(LOOK);
-        }
+    pub(super) fn until<T>(&self, what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        wait::until(what, PATIENCE, LOOK, look)
     }
 
     /// A conversation in which everything ended well is active, and has no strikes.

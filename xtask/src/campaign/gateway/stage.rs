@@ -5,7 +5,7 @@ use super::agent;
 use super::books::{Cause, Entry};
 use super::client::{Client, Reply};
 use super::eyes::Eyes;
-use super::plan::{AFTER_CRASH, Came, Driver, Kind, ONCE, Ordeal, Plan, Progress, Release, Seen, Victim, expected};
+use super::plan::{AFTER_CRASH, BreakerRelease, Came, Driver, GatewayVictim, Kind, ONCE, Ordeal, Plan, Progress, Seen, expected};
 use super::scene::{Scene, joined};
 use super::strike::Saboteur;
 use anyhow::{Context, Result, bail, ensure};
@@ -153,7 +153,7 @@ impl Stage {
         let token = format!("b{}", plan.round);
         let is_crash = seen.is_killed && plan.victim.has_gateway();
         // A command outlives the gateway, but not the power.
-        let is_interrupted = is_crash && (!chat.driver.is_per_turn() || plan.victim == Victim::Everything);
+        let is_interrupted = is_crash && (!chat.driver.is_per_turn() || plan.victim == GatewayVictim::Everything);
         let outcome = if is_interrupted { AFTER_CRASH } else { ONCE };
         if is_interrupted && self.is_breaker_open() {
             ensure!(self.scene.until_held_back(chat, &token)?, "the breaker did not hold the bystander back");
@@ -202,7 +202,7 @@ impl Stage {
         let may_be = expected(plan, seen);
         let entry = self.enter(chat, &token, plan, may_be.clone());
         entry.least_prompts = least_prompts(&may_be, seen);
-        if release == Some(Release::Write) {
+        if release == Some(BreakerRelease::Write) {
             // The message that resumed it took its place, and quotes it.
             entry.may_be = may_be.into_iter().map(|(_, reason, _)| (1, reason, "cancelled")).collect();
             entry.least_prompts = usize::from(seen.has_prompt);
@@ -283,8 +283,8 @@ impl Stage {
             if self.scene.until_held_back(chat, token)? {
                 release = Some(plan.release);
                 match plan.release {
-                    Release::Resume => ensure!(self.scene.eyes.resume(&chat.key), "it cannot be resumed"),
-                    Release::Write => {
+                    BreakerRelease::Resume => ensure!(self.scene.eyes.resume(&chat.key), "it cannot be resumed"),
+                    BreakerRelease::Write => {
                         let reply = Client::new(&self.scene.product, chat, &format!("r{}", plan.round)).speak("", true)?;
                         ensure!(matches!(reply, Reply::Over(_)), "the message that lets it go on was told {reply:?}");
                     }
@@ -298,10 +298,10 @@ impl Stage {
     }
 
     /// The message that resumed a turn.
-    fn enter_release(&mut self, chat: &ChatOf, plan: &Plan, release: Option<Release>, report: &Report) -> Result<()> {
+    fn enter_release(&mut self, chat: &ChatOf, plan: &Plan, release: Option<BreakerRelease>, report: &Report) -> Result<()> {
         let Some(release) = release else { return Ok(()) };
         report.add(format!("held back by the breaker, and let go with {release:?}"), 1);
-        if release == Release::Write {
+        if release == BreakerRelease::Write {
             let token = format!("r{}", plan.round);
             self.enter(chat, &token, plan, vec![ONCE]);
             if plan.kind() == Kind::Message {
@@ -316,24 +316,7 @@ impl Stage {
     /// Kills the gateway in each attempt of a turn, until the conversation is suspended. A message starts a new one.
     fn play_suspension(&mut self, chat: &ChatOf, plan: &Plan) -> Result<Seen> {
         let token = format!("m{}", plan.round);
-        let scene = &self.scene;
-        let client = Client::new(&scene.product, chat, &token);
-        scene.product.points().arm(plan.point.name)?;
-        let (turn, spoken) = std::thread::scope(|scope| {
-            let speaking = scope.spawn(|| client.speak("", true));
-            let turn = (1..=3).try_for_each(|attempt| scene.kill_held(plan.point.name, attempt < 3));
-            let turn = turn.and_then(|()| scene.until_finished(chat, &token));
-            if turn.is_err() {
-                client.silence();
-            }
-            (turn, speaking.join().unwrap_or_else(|_| bail!("the client failed")))
-        });
-        let (turn, spoken) = (turn?, spoken?);
-        let is_told = matches!(&spoken, Reply::Over(told) if told["outcome"] == "gave_up");
-        ensure!(is_told, "the client of a turn that was given up was told {spoken:?}");
-        let shown = scene.until("a gateway", || Ok(scene.eyes.show(&chat.key, None)))?.conversation;
-        ensure!(shown.standing == Standing::Suspended && shown.strikes == 3, "after three deaths of the gateway: {shown:?}, {turn:?}");
-        scene.eyes.follow(&chat.key);
+        self.kill_each_attempt(chat, plan, &token, 3, ("gave_up", Standing::Suspended))?;
         // Each gateway follows the running command, so a command is prompted once. An ACP agent is prompted each time.
         let (attempts, reason) = if chat.driver.is_per_turn() { (1, None) } else { (3, Some("restart_interrupted")) };
         self.enter(chat, &token, plan, vec![(attempts, reason, "gave_up")]).least_prompts = attempts as usize;
@@ -348,27 +331,34 @@ impl Stage {
     /// Kills the agent in both attempts of a turn, which fails. The next message is answered.
     fn play_failure(&mut self, chat: &ChatOf, plan: &Plan) -> Result<Seen> {
         let token = format!("m{}", plan.round);
+        self.kill_each_attempt(chat, plan, &token, 2, ("failed", Standing::Active))?;
+        self.enter(chat, &token, plan, vec![(2, Some("agent_ended"), "failed")]).least_prompts = 2;
+        self.say(chat, &format!("y{}", plan.round), "", plan)?;
+        Ok(Seen { is_killed: true, ..Seen::default() })
+    }
+
+    /// Kills a program in each attempt of a turn, and checks the outcome for the client and the standing of the conversation.
+    fn kill_each_attempt(&self, chat: &ChatOf, plan: &Plan, token: &str, attempts: u32, want: (&str, Standing)) -> Result<()> {
         let scene = &self.scene;
-        let client = Client::new(&scene.product, chat, &token);
+        let client = Client::new(&scene.product, chat, token);
         scene.product.points().arm(plan.point.name)?;
         let (turn, spoken) = std::thread::scope(|scope| {
             let speaking = scope.spawn(|| client.speak("", true));
-            let turn = (1..=2).try_for_each(|attempt| scene.kill_held(plan.point.name, attempt < 2));
-            let turn = turn.and_then(|()| scene.until_finished(chat, &token));
+            let turn = (1..=attempts).try_for_each(|attempt| scene.kill_held(plan.point.name, attempt < attempts));
+            let turn = turn.and_then(|()| scene.until_finished(chat, token));
             if turn.is_err() {
                 client.silence();
             }
             (turn, speaking.join().unwrap_or_else(|_| bail!("the client failed")))
         });
         let (turn, spoken) = (turn?, spoken?);
-        let is_told = matches!(&spoken, Reply::Over(told) if told["outcome"] == "failed");
-        ensure!(is_told, "the client of a turn that failed was told {spoken:?}");
+        let (outcome, standing) = want;
+        let has_outcome = matches!(&spoken, Reply::Over(answer) if answer["outcome"] == outcome);
+        ensure!(has_outcome, "after {attempts} deaths the client got {spoken:?} instead of {outcome}");
         let shown = scene.until("a gateway", || Ok(scene.eyes.show(&chat.key, None)))?.conversation;
-        ensure!(shown.standing == Standing::Active && shown.strikes == 2, "after two deaths of the agent: {shown:?}, {turn:?}");
+        ensure!(shown.standing == standing && shown.strikes == attempts, "after {attempts} deaths: {shown:?}, {turn:?}");
         scene.eyes.follow(&chat.key);
-        self.enter(chat, &token, plan, vec![(2, Some("agent_ended"), "failed")]).least_prompts = 2;
-        self.say(chat, &format!("y{}", plan.round), "", plan)?;
-        Ok(Seen { is_killed: true, ..Seen::default() })
+        Ok(())
     }
 
     fn is_breaker_open(&self) -> bool {
@@ -393,7 +383,7 @@ struct Played {
     seen: Seen,
     turn: TurnInfo,
     /// How a turn was resumed that the breaker held back.
-    release: Option<Release>,
+    release: Option<BreakerRelease>,
 }
 
 impl Scene {

@@ -4,7 +4,7 @@ use super::super::faults;
 use super::agent;
 use super::client::Client;
 use super::eyes::{cut_power, gateways, kill_together};
-use super::plan::{Plan, Seen, Victim};
+use super::plan::{GatewayVictim, Plan, Seen};
 use super::scene::Scene;
 use super::stage::ChatOf;
 use anyhow::Result;
@@ -97,7 +97,7 @@ impl<'a> Saboteur<'a> {
         Ok(seen)
     }
 
-    fn kill(&self, victim: Victim) -> Result<Seen> {
+    fn kill(&self, victim: GatewayVictim) -> Result<Seen> {
         let Scene { product, dir, .. } = self.scene;
         let own_agent = self.scene.agent(self.chat);
         let client = self.client.alive();
@@ -115,7 +115,7 @@ impl<'a> Saboteur<'a> {
             pids.extend(client);
         }
         match victim {
-            Victim::Everything => cut_power(product, || self.client.alive())?,
+            GatewayVictim::Everything => cut_power(product, || self.client.alive())?,
             _ => kill_together(&pids)?,
         }
         // The agent's log is read once it is dead, or at least cannot receive more.

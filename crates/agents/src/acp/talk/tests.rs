@@ -1,5 +1,7 @@
+use super::turn::{MAX_KNOWN_TOOLS, MAX_UNTOLD_TOOLS, PENDING_TOOL_LIMIT};
 use super::*;
 use crate::acp::line::parse_line;
+use crate::driver::StopReason;
 use crate::permission::PermissionMode;
 use std::time::Duration;
 

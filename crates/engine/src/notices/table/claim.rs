@@ -132,8 +132,8 @@ pub(super) enum SinkClaim {
     Over,
 }
 
-/// Leases one notice to a sink, by the rules of [`claim`]. A sink that asks again with the same token gets the same answer, because the first one
-/// may not have arrived.
+/// Leases one notice to a sink, by the rules of [`claim`]. A sink that asks again with the same token gets the same answer, because the
+/// first one may not have arrived.
 pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<SinkClaim> {
     let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok(SinkClaim::Over) };
     let newest = newest_generation(db, &claim.session)?;

@@ -1,4 +1,5 @@
-//! Columns of a row, read so that damage in one row keeps no other from being read. SQLite checks neither that a text is UTF-8 nor how large a number is.
+//! Columns of a row, read so that damage in one row keeps no other from being read. SQLite checks neither that a text is UTF-8 nor how
+//! large a number is.
 
 use rusqlite::Row;
 

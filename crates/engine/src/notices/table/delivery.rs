@@ -18,8 +18,8 @@ pub(crate) struct OwedDelivery {
     pub(crate) reason: String,
 }
 
-/// Leases due deliveries to a sink, in order. A delivery that was put off untried holds up later ones of its session; one that failed and waits
-/// does not.
+/// Leases due deliveries to a sink, in order. A delivery that was put off untried holds up later ones of its session; one that failed and
+/// waits does not.
 pub(crate) fn take(
     db: &Connection,
     sink: &str,

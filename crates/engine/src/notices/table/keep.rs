@@ -13,8 +13,8 @@ pub(crate) const MAX_REMOVED_AT_ONCE: usize = 2_000;
 /// A new engine has started. What the old one was sending becomes pending again. After a reboot all leases have run out.
 pub(crate) fn engine_started(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> rusqlite::Result<()> {
     if rebuilt {
-        // A client that continues after the last notice it saw must not miss new ones because their numbers start again. There were never a thousand
-        // notices a second, so the time in milliseconds is above every number used before.
+        // A client that continues after the last notice it saw must not miss new ones because their numbers start again. There were never a
+        // thousand notices a second, so the time in milliseconds is above every number used before.
         set_floor(db, last_seq(db)?.max(now.utc.micros() as u64 / 1_000))?;
     }
     let rebooted = one(db, "boot")?.as_deref() != Some(boot);
@@ -32,8 +32,8 @@ pub(crate) fn engine_started(db: &Connection, boot: &str, rebuilt: bool, now: Mo
     Ok(())
 }
 
-/// Drops notices that have been open since before `before`: no taker will ask for them any more. Returns how many; if that is the maximum, there
-/// may be more.
+/// Drops notices that have been open since before `before`: no taker will ask for them any more. Returns how many; if that is the maximum,
+/// there may be more.
 pub(crate) fn expire(db: &Connection, before: Time, now: Moment) -> rusqlite::Result<u64> {
     let days = (now.utc.micros() - before.micros()) / 86_400_000_000;
     let old: Vec<i64> = db
@@ -46,8 +46,8 @@ pub(crate) fn expire(db: &Connection, before: Time, now: Moment) -> rusqlite::Re
     Ok(old.len() as u64)
 }
 
-/// Removes notices that were settled before `before`, a bounded number at a time. A notice with an open delivery, or one that a sink gave up on
-/// later than that, is kept. Returns whether there may be more.
+/// Removes notices that were settled before `before`, a bounded number at a time. A notice with an open delivery, or one that a sink gave
+/// up on later than that, is kept. Returns whether there may be more.
 pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::Result<bool> {
     let names: Vec<&str> = sinks.iter().map(|s| s.name.as_str()).collect();
     // Deliveries to a sink that is not configured any more do not count.
@@ -65,8 +65,8 @@ pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::
     Ok(gone == MAX_REMOVED_AT_ONCE)
 }
 
-/// Removes what belonged to notices and processes that were removed. The mark that an end was seen is kept while there is a notice that may be
-/// delivered, or delivered again.
+/// Removes what belonged to notices and processes that were removed. The mark that an end was seen is kept while there is a notice that may
+/// be delivered, or delivered again.
 pub(crate) fn sweep(db: &Connection, before: Time) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM delivery WHERE seq NOT IN (SELECT seq FROM notice)")?.execute([])?;
     db.prepare_cached(

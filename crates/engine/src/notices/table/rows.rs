@@ -196,8 +196,8 @@ pub(super) fn shown_state(stored: String) -> String {
     }
 }
 
-/// Stores a new state. Indexed columns are written only if the notice is settled or opened again, because each such index is one more page to be
-/// synced.
+/// Stores a new state. Indexed columns are written only if the notice is settled or opened again, because each such index is one more page
+/// to be synced.
 fn store(db: &Connection, seq: u64, before: &TrackedNotice, after: &TrackedNotice, now: Moment) -> rusqlite::Result<()> {
     let stale = after.superseded_by.as_deref().unwrap_or_default();
     if before.state == after.state {

@@ -29,8 +29,8 @@ pub(crate) struct SettleResult {
     pub(crate) completion_of: Option<ProcessId>,
 }
 
-/// Settles a notice by its id. `session`: the session that it must belong to, unless a person asks. `lease`: the token that came with it, if the
-/// caller kept it.
+/// Settles a notice by its id. `session`: the session that it must belong to, unless a person asks. `lease`: the token that came with it,
+/// if the caller kept it.
 pub(crate) fn settle(
     db: &Connection,
     id: &str,
@@ -82,8 +82,8 @@ pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::
 /// How many notices become pending again in one transaction, so that no client waits long for it.
 const MAX_REPLAYED_AT_ONCE: usize = 2_000;
 
-/// Makes delivered notices pending again: those from `from` on, of one session or of all, as many as fit into one transaction. Sinks that wake
-/// agents deliver them again. Returns how many there were, and where to continue if there may be more.
+/// Makes delivered notices pending again: those from `from` on, of one session or of all, as many as fit into one transaction. Sinks that
+/// wake agents deliver them again. Returns how many there were, and where to continue if there may be more.
 pub(crate) fn replay(
     db: &Connection,
     from: u64,

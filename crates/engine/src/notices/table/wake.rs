@@ -1,7 +1,8 @@
-//! Sinks that wake an agent. What such a sink delivers counts as delivered to the agent, so it claims the notice like any taker before that.
+//! Sinks that wake an agent. What such a sink delivers counts as delivered to the agent, so it claims the notice like any taker before
+//! that.
 //!
-//! A delivery is leased to the sink as to any other sink. It claims the notice itself when it is about to deliver it ([`begin`]), by the rules for
-//! every taker. How the call went settles both.
+//! A delivery is leased to the sink as to any other sink. It claims the notice itself when it is about to deliver it ([`begin`]), by the
+//! rules for every taker. How the call went settles both.
 
 use super::claim::{SinkClaim, claim_one};
 use super::delivery::{OwedDelivery, PushResult, pushed as delivery_pushed, remove_settled, take_those};
@@ -46,9 +47,9 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
     Ok(due.map(|due| until(due, now)))
 }
 
-/// The sink is about to deliver these, each leased to it with its token. Returns those that it may deliver, in the same order: no other taker gets
-/// them until it reports or its lease runs out. It loses the lease of the others. Also returns whether some of those are still due, once the
-/// other taker has settled them.
+/// The sink is about to deliver these, each leased to it with its token. Returns those that it may deliver, in the same order: no other
+/// taker gets them until it reports or its lease runs out. It loses the lease of the others. Also returns whether some of those are still
+/// due, once the other taker has settled them.
 pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<OwedDelivery>, bool)> {
     let (mut go, mut put_back) = (Vec::new(), false);
     for (seq, lease) in lent {

@@ -22,7 +22,7 @@ fn case_111_of_nothing_nothing_is_given() {
 }
 
 #[test]
-fn case_113_each_conversation_is_given_its_own() {
+fn case_113_each_session_gets_its_own_notices() {
     let mut desk = Desk::new();
     let of = |s: &str, n| desk.put(&completion(n, owner(s, ""))).unwrap();
     let (a, b, person) = (of("a", 1), of("b", 2), of("", 3));
@@ -49,7 +49,7 @@ fn case_116_a_taker_that_dies_loses_nothing_and_the_next_is_told_so() {
 }
 
 #[test]
-fn case_117_what_was_run_again_is_not_told_even_if_somebody_had_it() {
+fn case_117_what_was_run_again_is_not_delivered_even_if_a_taker_had_it() {
     let mut desk = Desk::new();
     let waits = desk.put(&completion(1, owner("a", ""))).unwrap();
     supersede(&desk.db, &id(1).to_string(), &id(9).to_string(), desk.now).unwrap();
@@ -99,7 +99,7 @@ fn a_push_is_due_however_the_clock_is_set() {
 }
 
 #[test]
-fn after_a_reboot_nobody_has_anything_and_what_they_had_may_have_been_told() {
+fn after_a_reboot_all_leases_are_over_and_their_notices_may_be_repeats() {
     let mut desk = Desk::new();
     engine_started(&desk.db, "first", false, desk.now).unwrap();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
@@ -120,7 +120,7 @@ fn a_fact_that_is_read_again_uses_up_no_place() {
 }
 
 #[test]
-fn who_releases_without_the_word_cannot_know_that_it_was_not_told() {
+fn a_release_without_the_token_marks_a_repeat() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
@@ -129,7 +129,7 @@ fn who_releases_without_the_word_cannot_know_that_it_was_not_told() {
 }
 
 #[test]
-fn nobody_settles_what_is_another_conversations() {
+fn no_session_settles_the_notices_of_another() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
@@ -169,9 +169,9 @@ fn what_is_for_a_life_that_is_yet_to_come_waits_for_it() {
 
 #[test]
 fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
-    use crate::notices::barrier::{Barrier, BarrierTarget, mark_open};
+    use crate::notices::barrier::{Barrier, ResolvedTarget, mark_open};
     let desk = Desk::new();
-    let target = BarrierTarget::Time { at_us: 0 };
+    let target = ResolvedTarget::Time { at_us: 0 };
     let barrier =
         Barrier { id: "bar_0".into(), owner: owner("a", ""), target, created_at: desk.now.utc, opened: "time".into(), hits: None };
     assert!(!mark_open(&desk.db, &barrier, desk.now.utc).unwrap());

@@ -61,7 +61,7 @@ fn a_dead_letter_is_kept_for_as_long_as_if_it_had_been_settled_when_it_died() {
 }
 
 #[test]
-fn what_a_sink_owes_that_nobody_configures_any_more_keeps_nothing() {
+fn open_deliveries_of_a_sink_that_is_not_configured_keep_nothing() {
     let mut desk = Desk::new();
     insert(&desk.db, &completion(1, owner("a", "")), &hook(), desk.now).unwrap();
     desk.consume(1);
@@ -71,7 +71,7 @@ fn what_a_sink_owes_that_nobody_configures_any_more_keeps_nothing() {
 }
 
 #[test]
-fn what_nobody_asks_for_is_dropped_in_the_end_with_a_reason() {
+fn a_notice_that_no_taker_asks_for_is_dropped_in_the_end_with_a_reason() {
     let mut desk = Desk::new();
     let old = desk.put(&completion(1, owner("a", ""))).unwrap();
     desk.pass(20 * DAY);
@@ -86,7 +86,7 @@ fn what_nobody_asks_for_is_dropped_in_the_end_with_a_reason() {
 }
 
 #[test]
-fn the_oldest_give_way_when_a_conversation_has_too_many() {
+fn the_oldest_are_dropped_when_a_session_has_too_many() {
     let mut desk = Desk::new();
     let put = |desk: &Desk, names: std::ops::Range<u32>| {
         let all = desk.db.unchecked_transaction().unwrap();
@@ -131,7 +131,7 @@ fn a_notice_that_cannot_be_read_does_not_stand_in_the_way() {
 }
 
 #[test]
-fn lives_of_conversations_that_nothing_is_known_of_are_forgotten() {
+fn generations_of_sessions_without_notices_and_processes_are_forgotten() {
     let mut desk = Desk::new();
     remember(&desk.db, 1, "a");
     for session in ["a", "b", "c"] {

@@ -1,8 +1,8 @@
-//! The tables and the transition functions, side by side: each act is done on both, and after each act both must agree on every notice and every
-//! delivery. `OUTLAST_LOCKSTEP` is the number of histories to play.
+//! The tables and the transition functions, side by side: each act is done on both, and after each act both must agree on every notice and
+//! every delivery. `OUTLAST_LOCKSTEP` is the number of histories to play.
 //!
-//! `histories` has an oracle that knows the rules but not the functions. This test knows the functions but not the rules: it finds a verb that
-//! selects the wrong rows, or loads or stores a state wrongly.
+//! `histories` has an oracle that knows the rules but not the functions. This test knows the functions but not the rules: it finds a verb
+//! that selects the wrong rows, or loads or stores a state wrongly.
 
 use super::*;
 use outlast_core::notice_state as ns;
@@ -192,7 +192,7 @@ impl Model {
         true
     }
 
-    /// The waker owes nothing for settled notices.
+    /// A sink that wakes agents has no open deliveries of settled notices.
     fn remove_settled(&mut self) {
         for seq in self.seqs() {
             if self.notices[&seq].notice.is_settled() {

@@ -21,7 +21,7 @@ fn case_105_a_look_at_a_process_that_runs_changes_nothing() {
 }
 
 #[test]
-fn case_107_what_was_read_to_its_end_is_announced_by_nobody() {
+fn case_107_what_was_read_to_its_end_is_not_announced() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     desk.consume(1);
@@ -76,7 +76,7 @@ fn case_115_what_was_consumed_stays_so_when_its_process_is_removed() {
 }
 
 #[test]
-fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
+fn an_end_that_is_seen_while_a_taker_has_it_is_the_takers_to_settle() {
     let mut desk = Desk::new();
     for (verdict, state) in
         [(Verdict::Delivered, "delivered"), (Verdict::Released, "consumed"), (Verdict::Dropped { reason: "no".into() }, "dropped")]
@@ -127,7 +127,7 @@ fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
 }
 
 #[test]
-fn whoever_left_before_the_answer_is_told_after_all() {
+fn an_end_whose_waiting_client_left_before_the_answer_is_delivered() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
@@ -138,7 +138,7 @@ fn whoever_left_before_the_answer_is_told_after_all() {
 }
 
 #[test]
-fn an_observed_end_that_nobody_has_any_more_is_nothing_to_wait_for() {
+fn an_observed_end_without_a_lease_is_nothing_to_wait_for() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
     desk.gateway("a");
@@ -157,7 +157,7 @@ fn kept(desk: &Desk, n: u8, at_most: i64) -> u64 {
 }
 
 #[test]
-fn what_is_kept_for_somebody_who_does_not_come_is_told_as_no_repeat() {
+fn a_notice_reserved_for_a_client_that_does_not_come_is_no_repeat() {
     let mut desk = Desk::new();
     let seq = kept(&desk, 1, WAITER_TIMEOUT);
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
@@ -168,7 +168,7 @@ fn what_is_kept_for_somebody_who_does_not_come_is_told_as_no_repeat() {
 }
 
 #[test]
-fn what_is_kept_for_somebody_who_leaves_is_told_at_once_as_no_repeat() {
+fn a_notice_reserved_for_a_client_that_leaves_is_free_at_once_and_no_repeat() {
     let mut desk = Desk::new();
     let seq = kept(&desk, 1, ANSWER_TIMEOUT);
     assert!(give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap());
@@ -178,7 +178,7 @@ fn what_is_kept_for_somebody_who_leaves_is_told_at_once_as_no_repeat() {
 }
 
 #[test]
-fn what_was_held_for_somebody_who_left_unanswered_is_told_as_no_repeat() {
+fn a_prepared_answer_to_a_client_that_left_is_no_repeat() {
     let mut desk = Desk::new();
     let (seq, key) = (kept(&desk, 1, ANSWER_TIMEOUT), completion(1, owner("a", "")).key);
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
@@ -194,7 +194,7 @@ fn what_was_held_for_somebody_who_left_unanswered_is_told_as_no_repeat() {
 }
 
 #[test]
-fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
+fn an_answer_with_a_reserved_notice_has_all_the_time_of_an_answer() {
     let mut desk = Desk::new();
     let seq = kept(&desk, 1, WAITER_TIMEOUT);
     desk.pass(WAITER_TIMEOUT - 1);
@@ -208,7 +208,7 @@ fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
 }
 
 #[test]
-fn whoever_waited_has_a_moment_to_come_back_to_the_next_engine() {
+fn a_client_that_waited_has_a_moment_to_come_back_to_the_next_engine() {
     let mut desk = Desk::new();
     engine_started(&desk.db, "b", false, desk.now).unwrap();
     let seq = kept(&desk, 1, ANSWER_TIMEOUT);
@@ -221,7 +221,7 @@ fn whoever_waited_has_a_moment_to_come_back_to_the_next_engine() {
 }
 
 #[test]
-fn what_is_kept_is_consumed_by_whoever_saw_it() {
+fn a_reserved_notice_is_consumed_when_its_end_is_seen() {
     let desk = Desk::new();
     let seq = kept(&desk, 1, WAITER_TIMEOUT);
     desk.consume(1);

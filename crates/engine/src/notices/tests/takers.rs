@@ -1,7 +1,7 @@
 //! Concurrent takers, and an engine that dies: `shuttle` explores the orders in which their requests reach the writer.
 //!
-//! The writer is the index's: it takes everything that waits, does it in one transaction, and answers only then. `OUTLAST_SHUTTLE` is the number
-//! of orders to try.
+//! The writer is the index's: it takes everything that waits, does it in one transaction, and answers only then. `OUTLAST_SHUTTLE` is the
+//! number of orders to try.
 
 use super::*;
 use shuttle::rand::{Rng, thread_rng};
@@ -92,7 +92,8 @@ impl World {
         while write().is_none() {}
     }
 
-    /// A client that waited is about to be answered. Returns when that was settled, in the order of all events; none if the engine died first.
+    /// A client that waited is about to be answered. Returns when that was settled, in the order of all events; none if the engine died
+    /// first.
     fn hold(&self) -> Option<u64> {
         if self.ahead.swap(false, SeqCst) {
             return Some(self.ticket());
@@ -177,7 +178,7 @@ impl World {
     }
 
     /// A client that waits has left when the answer comes.
-    fn wait_in_vain(&self) {
+    fn wait_unanswered(&self) {
         self.write_end();
         if self.hold().is_some() {
             let (process, now) = (id(1).to_string(), self.now());
@@ -300,7 +301,7 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
     });
     let waiter = |w: &World| match thread_rng().gen_range(0..3) {
         0 => w.wait(),
-        1 => w.wait_in_vain(),
+        1 => w.wait_unanswered(),
         _ => w.leave(),
     };
     let act = |what: fn(&World)| {
@@ -357,7 +358,7 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
 }
 
 #[test]
-fn whoever_comes_in_which_order_an_end_is_told_once() {
+fn an_end_is_delivered_once_in_any_order_of_takers() {
     let orders = std::env::var("OUTLAST_SHUTTLE").ok().and_then(|n| n.parse().ok()).unwrap_or(500);
     let mut config = Config::new();
     // SQLite and JSON need more than a small stack.

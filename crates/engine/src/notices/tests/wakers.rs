@@ -40,7 +40,7 @@ fn failed() -> PushResult {
 }
 
 #[test]
-fn what_a_waker_has_told_is_told_by_nobody_else() {
+fn what_a_waking_sink_delivered_no_other_taker_gets() {
     let mut desk = Desk::new();
     let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
     assert_eq!(desk.lend("w"), [seq]);
@@ -85,7 +85,7 @@ fn what_is_seen_while_a_waker_tells_it_is_not_tried_again() {
 }
 
 #[test]
-fn what_somebody_else_is_telling_waits_for_what_becomes_of_that() {
+fn a_delivery_waits_while_another_taker_has_the_notice() {
     let mut desk = Desk::new();
     let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
@@ -106,7 +106,7 @@ fn what_somebody_else_is_telling_waits_for_what_becomes_of_that() {
 }
 
 #[test]
-fn what_failed_to_wake_is_there_for_whoever_asks_and_may_be_a_repeat() {
+fn what_failed_to_wake_is_free_for_other_takers_and_may_be_a_repeat() {
     let mut desk = Desk::new();
     let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
     desk.lend("w");
@@ -120,7 +120,7 @@ fn what_failed_to_wake_is_there_for_whoever_asks_and_may_be_a_repeat() {
 }
 
 #[test]
-fn what_a_waker_had_in_hand_when_its_engine_died_is_told_again_as_a_repeat() {
+fn what_a_waking_sink_had_when_its_engine_died_is_delivered_again_as_a_repeat() {
     let mut desk = Desk::new();
     let told = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
     let lent = desk.put_for(&completion(2, owner("a", "")), &[waker("waker")]);

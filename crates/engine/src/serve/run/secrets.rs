@@ -28,7 +28,8 @@ pub(super) fn masks(spec: &Spec, redactor: &Redactor) -> (Option<Masks>, bool) {
     masks::keep(&secrets, key)
 }
 
-/// Removes secrets from what is kept and shown of a request: those that the redactor knows, and the values of variables with a secret's name.
+/// Removes secrets from what is kept and shown of a request: those that the redactor knows, and the values of variables with a secret's
+/// name.
 pub(super) struct Scrub<'a> {
     pub(super) redactor: &'a Redactor,
     given: Vec<String>,

@@ -46,7 +46,7 @@ fn the_same_request_has_the_same_hash_and_any_other_has_another() {
     let id = random_id();
     let spec = Spec::shell("make");
     let same = hash(id, &spec, &caller());
-    let with_env = Caller::new(vec![v1::EnvVar { name: "A".into(), value: "b".into() }], "/tmp");
+    let with_env = Caller::new(vec![outlast_core::EnvVar { name: "A".into(), value: "b".into() }], "/tmp");
     assert_eq!(hash(id, &spec, &with_env), same, "what is inherited does not count");
     assert_eq!(hash(id, &spec.clone().in_dir("/tmp"), &caller()), same, "nor how a directory is named");
     let mut owned = spec.clone();

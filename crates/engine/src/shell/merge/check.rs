@@ -8,25 +8,22 @@ use super::{CommandForm, LaunchInputs};
 use crate::shell::Variable;
 
 /// The longest single argument or `NAME=value` that Linux accepts, in bytes.
-pub const STRING_LIMIT: usize = 131_071;
+pub(crate) const STRING_LIMIT: usize = 131_071;
 
-/// The limit for arguments and environment together, in bytes: Linux's 2 MiB less 128 KiB for what the kernel and an interpreter line add. Each
-/// string counts with its terminator and its pointer.
-pub const TOTAL_LIMIT: usize = (2048 - 128) * 1024;
+/// The limit for arguments and environment together, in bytes: Linux's 2 MiB less 128 KiB for what the kernel and an interpreter line add.
+/// Each string counts with its terminator and its pointer.
+pub(crate) const TOTAL_LIMIT: usize = (2048 - 128) * 1024;
 
 /// Why a launch cannot be made. No variant contains a value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum MergeError {
+pub(crate) enum MergeError {
     /// A variable that no environment can hold.
     #[error("{source_of} variable {position}{} {fault}; give it as NAME=value", shown(.name))]
     BadVariable {
-        /// Where it comes from.
         source_of: VariableSource,
         /// Which one, counted from 1.
         position: usize,
-        /// Its name, if it has one.
         name: Option<String>,
-        /// What is wrong with it.
         fault: VariableFault,
     },
     /// There is no program to run.
@@ -37,19 +34,12 @@ pub enum MergeError {
     Nul(LaunchPart),
     /// More than the system passes to a program.
     #[error("{what} is {len} bytes long, and the most is {limit}; pass it in a file or on stdin")]
-    TooLong {
-        /// What is too long.
-        what: LaunchPart,
-        /// How long it is.
-        len: usize,
-        /// How long it may be.
-        limit: usize,
-    },
+    TooLong { what: LaunchPart, len: usize, limit: usize },
 }
 
 /// Where a variable comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VariableSource {
+pub(crate) enum VariableSource {
     /// The caller's environment.
     Caller,
     /// An explicit variable of the request.
@@ -67,10 +57,7 @@ impl fmt::Display for VariableSource {
 
 /// What is wrong with a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VariableFault {
-    /// It has no `=`.
-    NoEquals,
-    /// It has no name.
+pub(crate) enum VariableFault {
     NoName,
     /// Its name has a `=`.
     EqualsInName,
@@ -81,7 +68,6 @@ pub enum VariableFault {
 impl fmt::Display for VariableFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            VariableFault::NoEquals => "has no '='",
             VariableFault::NoName => "has no name",
             VariableFault::EqualsInName => "has '=' in its name",
             VariableFault::Nul => "has a NUL byte in it",
@@ -91,12 +77,10 @@ impl fmt::Display for VariableFault {
 
 /// A part of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LaunchPart {
-    /// The shell command line.
+pub(crate) enum LaunchPart {
     Line,
     /// An argument, by its index. The program's name is 0.
     Argument(usize),
-    /// A variable, by name.
     Variable(String),
     /// Everything.
     Together,
@@ -111,19 +95,6 @@ impl fmt::Display for LaunchPart {
             LaunchPart::Together => f.write_str("the command with its environment"),
         }
     }
-}
-
-/// Splits the `position`th `NAME=value` of a list.
-///
-/// An entry without `=` is named by its position only: it may be a secret without a name.
-pub fn parse_variable(entry: &[u8], position: usize) -> Result<Variable, MergeError> {
-    let Some(at) = entry.iter().position(|byte| *byte == b'=') else {
-        let (source_of, fault) = (VariableSource::Explicit, VariableFault::NoEquals);
-        return Err(MergeError::BadVariable { source_of, position, name: None, fault });
-    };
-    let (name, value) = (&entry[..at], &entry[at + 1..]);
-    check(VariableSource::Explicit, position, name, value)?;
-    Ok((name.to_vec(), value.to_vec()))
 }
 
 pub(super) fn check(source_of: VariableSource, position: usize, name: &[u8], value: &[u8]) -> Result<(), MergeError> {

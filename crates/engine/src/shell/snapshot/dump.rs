@@ -1,7 +1,7 @@
 //! The script that a login shell runs to print its state, and the parser of that.
 //!
-//! The shell writes NUL-terminated items to a descriptor that login files do not know. A marker made for this one run separates sections. The
-//! parser searches nothing in lines of text, because a value may contain any line.
+//! The shell writes NUL-terminated items to a descriptor that login files do not know. A marker made for this one run separates sections.
+//! The parser searches nothing in lines of text, because a value may contain any line.
 
 use super::super::SYSTEM_PATH;
 use super::super::Variable;

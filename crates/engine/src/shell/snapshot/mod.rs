@@ -1,8 +1,8 @@
 //! Login snapshots: what login files add to an environment, found out once and kept.
 //!
-//! One login-interactive bash runs in a fixed, minimal environment. Its exports, functions and aliases afterwards are the snapshot. It is kept
-//! on disk by user, home and shell, with a stamp of every file that can change it, and is taken again when a stamp differs. A failed attempt is
-//! kept the same way, so that a login file that hangs costs its time limit once, and not for each command.
+//! One login-interactive bash runs in a fixed, minimal environment. Its exports, functions and aliases afterwards are the snapshot. It is
+//! kept on disk by user, home and shell, with a stamp of every file that can change it, and is taken again when a stamp differs. A failed
+//! attempt is kept the same way, so that a login file that hangs costs its time limit once, and not for each command.
 //!
 //! Only bash has snapshots. Other shells print their state in other ways, and a wrong guess would run text as code. Their commands get the
 //! caller's environment as it is.
@@ -25,29 +25,26 @@ use super::{Shell, ShellKind, Variable};
 use store::{LoginOutcome, SnapshotEntry};
 
 /// The default time limit of login files.
-pub const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a failed attempt counts, even if no file changes: some login files hang only while a network is down.
 const FAILURE_KEPT: Duration = Duration::from_secs(3600);
 
 /// Identifies a snapshot: whose login files, for which shell, and where it is kept.
 #[derive(Debug, Clone, Copy)]
-pub struct SnapshotRequest<'a> {
-    /// The shell to run.
-    pub shell: &'a Shell,
-    /// The user's home directory.
-    pub home: &'a Path,
-    /// The user's name.
-    pub user: &'a str,
+pub(crate) struct SnapshotRequest<'a> {
+    pub(crate) shell: &'a Shell,
+    pub(crate) home: &'a Path,
+    pub(crate) user: &'a str,
     /// A directory for snapshots, made if it is absent, of mode 0700.
-    pub dir: &'a Path,
+    pub(crate) dir: &'a Path,
     /// How long login files may take.
-    pub limit: Duration,
+    pub(crate) limit: Duration,
 }
 
 /// What login files add. Clones are cheap.
 #[derive(Clone)]
-pub struct Snapshot(Arc<Taken>);
+pub(crate) struct Snapshot(Arc<Taken>);
 
 pub(super) struct Taken {
     pub(super) exports: Vec<Variable>,
@@ -60,17 +57,17 @@ pub(super) struct Taken {
 
 impl Snapshot {
     /// The variables that login files set or changed, except PATH and blocked names.
-    pub fn exports(&self) -> &[Variable] {
+    pub(crate) fn exports(&self) -> &[Variable] {
         &self.0.exports
     }
 
     /// PATH as login files left it.
-    pub fn path(&self) -> Option<&[u8]> {
+    pub(crate) fn path(&self) -> Option<&[u8]> {
         self.0.path.as_deref()
     }
 
     /// A file that defines the functions and aliases for bash, if there are any.
-    pub fn file(&self) -> Option<&Path> {
+    pub(crate) fn file(&self) -> Option<&Path> {
         (self.0.functions + self.0.aliases > 0).then_some(self.0.file.as_path())
     }
 
@@ -100,22 +97,16 @@ impl fmt::Debug for Snapshot {
 
 /// Why there is no snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum TakeFailure {
+pub(crate) enum TakeFailure {
     /// Login files did not finish in time. Everything that they had started was killed.
     #[error("login files took longer than {limit:?}; find the line that waits with `bash -lixc true`")]
-    TimedOut {
-        /// The time limit.
-        limit: Duration,
-    },
+    TimedOut { limit: Duration },
     /// The shell ended inside its login files, by `exit` or by becoming another program.
     #[error(
         "a login file ended the shell ({status}); guard that line with \
          `[ -z \"$OUTLAST_LOGIN_SNAPSHOT\" ]`"
     )]
-    Ended {
-        /// How it ended.
-        status: String,
-    },
+    Ended { status: String },
     /// The shell's answer is not a valid snapshot.
     #[error("the login shell's answer cannot be read: {detail}")]
     Unreadable {
@@ -125,7 +116,6 @@ pub enum TakeFailure {
     /// The shell could not be run.
     #[error("cannot run the login shell {shell}: {detail}")]
     NotRun {
-        /// The shell.
         shell: PathBuf,
         /// The error of the system.
         detail: String,
@@ -133,7 +123,6 @@ pub enum TakeFailure {
     /// The snapshot could not be written.
     #[error("cannot keep the login snapshot at {path}: {detail}")]
     NotKept {
-        /// The file or directory.
         path: PathBuf,
         /// The error of the system.
         detail: String,
@@ -142,12 +131,11 @@ pub enum TakeFailure {
 
 /// The state of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SnapshotState {
+pub(crate) enum SnapshotState {
     /// There is none, or a file has changed since. The next command takes one.
     NotTaken,
     /// There is a current one.
     Ready {
-        /// When it was taken.
         taken_at: SystemTime,
         /// How many variables it sets.
         exports: usize,
@@ -160,9 +148,7 @@ pub enum SnapshotState {
     },
     /// The attempt failed. It is not repeated before a file changes or an hour has passed.
     Failed {
-        /// When it was made.
         tried_at: SystemTime,
-        /// Why it failed.
         failure: TakeFailure,
         /// The files whose change leads to another attempt.
         files: Vec<PathBuf>,
@@ -173,21 +159,21 @@ pub enum SnapshotState {
 
 /// All snapshots of one engine. Concurrent callers wait for one attempt.
 #[derive(Default)]
-pub struct Snapshots {
+pub(crate) struct Snapshots {
     entries: Mutex<HashMap<String, Arc<SnapshotEntry>>>,
 }
 
 impl Snapshots {
     /// Starts empty. Snapshots on disk are loaded when they are needed.
-    pub fn new() -> Snapshots {
+    pub(crate) fn new() -> Snapshots {
         Snapshots::default()
     }
 
     /// The snapshot for a request: the kept one if no file has changed, else a new one.
     ///
-    /// Blocks for as long as login files take, at most `limit` and the time to kill them. None if there cannot be one; [`Snapshots::state`] says
-    /// why.
-    pub fn get(&self, request: &SnapshotRequest<'_>) -> Option<Snapshot> {
+    /// Blocks for as long as login files take, at most `limit` and the time to kill them. None if there cannot be one; [`Snapshots::state`]
+    /// says why.
+    pub(crate) fn get(&self, request: &SnapshotRequest<'_>) -> Option<Snapshot> {
         if request.shell.kind != ShellKind::Bash {
             return None;
         }
@@ -206,7 +192,7 @@ impl Snapshots {
     }
 
     /// The same without taking a new one. The outer option is none if a new one is needed, or another task is taking one right now.
-    pub fn kept(&self, request: &SnapshotRequest<'_>) -> Option<Option<Snapshot>> {
+    pub(crate) fn kept(&self, request: &SnapshotRequest<'_>) -> Option<Option<Snapshot>> {
         if request.shell.kind != ShellKind::Bash {
             return Some(None);
         }
@@ -223,7 +209,7 @@ impl Snapshots {
     }
 
     /// The state of a snapshot, without taking one.
-    pub fn state(&self, request: &SnapshotRequest<'_>) -> SnapshotState {
+    pub(crate) fn state(&self, request: &SnapshotRequest<'_>) -> SnapshotState {
         if request.shell.kind != ShellKind::Bash {
             return SnapshotState::Unsupported;
         }
@@ -270,8 +256,8 @@ fn holds(entry: &SnapshotEntry, request: &SnapshotRequest<'_>, now: SystemTime) 
 
 fn take(request: &SnapshotRequest<'_>) -> SnapshotEntry {
     let tried_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
-    // The usual files are stamped before the run. If one changes while it is read, the next command finds another stamp and takes the snapshot
-    // again. Files that the run itself finds can only be stamped after it.
+    // The usual files are stamped before the run. If one changes while it is read, the next command finds another stamp and takes the
+    // snapshot again. Files that the run itself finds can only be stamped after it.
     let mut files = store::usual_files(request.home);
     let ran = run::login(request);
     for path in ran.files {

@@ -80,8 +80,8 @@ fn command(shell: &Path, script: &str) -> Command {
          export BASH_XTRACEFD={TRACE_FD}\n\
          exec \"$0\" -x -lic \"$1\"\n"
     );
-    // Our child leads no group, so `setsid` makes it the leader of a session and executes the shell under the same pid. Without `setsid`, a group
-    // has to do.
+    // Our child leads no group, so `setsid` makes it the leader of a session and executes the shell under the same pid. Without `setsid`, a
+    // group has to do.
     let setsid = ["/usr/bin/setsid", "/bin/setsid", "/run/current-system/sw/bin/setsid"].into_iter().find(|path| Path::new(path).exists());
     let mut command = match setsid {
         Some(setsid) => {
@@ -144,8 +144,8 @@ impl LoginShell {
                 Err(error) => return Err(error.into()),
             }
             let ended = !fds[0].revents().is_empty();
-            // Once the shell has ended, all that it wrote is in the pipe, which holds a bounded amount. A background process may keep the pipe open, so
-            // its end is not waited for.
+            // Once the shell has ended, all that it wrote is in the pipe, which holds a bounded amount. A background process may keep the
+            // pipe open, so its end is not waited for.
             Pipe::read_some(&mut pipe, answer)?;
             if ended {
                 let status = self.child.wait()?;
@@ -206,8 +206,8 @@ impl Pipe {
 
 /// The file for the shell's trace: anonymous memory, because a trace shows every value.
 ///
-/// A pipe would not do: background processes of login files may still write traces when the reader is gone, and SIGPIPE would kill them. Here
-/// their writes are harmless.
+/// A pipe would not do: background processes of login files may still write traces when the reader is gone, and SIGPIPE would kill them.
+/// Here their writes are harmless.
 struct TraceFile(OwnedFd);
 
 impl TraceFile {

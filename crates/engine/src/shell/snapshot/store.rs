@@ -1,8 +1,8 @@
 //! Snapshots on disk: a description in JSON and a file for bash, both of mode 0600.
 //!
-//! Two files for each user, home and shell: `KEY.json` has the variables and the stamps of the files that the snapshot depends on, `KEY.bash`
-//! defines functions and aliases. The second is written first and its hash is in the first, so that a crash between them, or an edit, makes the
-//! pair invalid and not wrong.
+//! Two files for each user, home and shell: `KEY.json` has the variables and the stamps of the files that the snapshot depends on,
+//! `KEY.bash` defines functions and aliases. The second is written first and its hash is in the first, so that a crash between them, or an
+//! edit, makes the pair invalid and not wrong.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -162,9 +162,9 @@ pub(super) fn keep_failure(
 
 /// A file that bash reads before a command, because BASH_ENV names it.
 ///
-/// It first restores BASH_ENV, so that neither the command nor a bash below it reads this file again. Each definition stands alone in quotes: one
-/// that this bash cannot parse is skipped, and the command runs. Aliases come after functions, whose texts have them expanded already. They are
-/// switched on last, after the caller's own BASH_ENV file, which was not written for them.
+/// It first restores BASH_ENV, so that neither the command nor a bash below it reads this file again. Each definition stands alone in
+/// quotes: one that this bash cannot parse is skipped, and the command runs. Aliases come after functions, whose texts have them expanded
+/// already. They are switched on last, after the caller's own BASH_ENV file, which was not written for them.
 fn bash_file(answer: &LoginAnswer) -> Vec<u8> {
     let mut text = br#"# What login files define. Written by outlast; changes here are lost.
 if [[ -n ${_OUTLAST_BASH_ENV+x} ]]; then

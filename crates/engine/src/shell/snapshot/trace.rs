@@ -48,7 +48,8 @@ impl Trace {
                 files.insert(wanted.to_owned());
                 continue;
             }
-            // What a relative path meant depends on the shell's directory and PATH at that time, so all places that it may have meant count.
+            // What a relative path meant depends on the shell's directory and PATH at that time, so all places that it may have meant
+            // count.
             let on_path = path.split(':').filter(|_| !word.contains(&b'/')).map(Path::new);
             let places = self.dirs.iter().map(PathBuf::as_path).chain(on_path);
             files.extend(places.map(|place| place.join(wanted)).filter(|file| file.exists()));
@@ -99,7 +100,8 @@ fn is_passing(path: &Path, home: &Path) -> bool {
     is_pattern || (!path.starts_with(home) && PASSING.iter().any(|passing| path.starts_with(passing)))
 }
 
-/// Splits a traced command into words, and removes bash's quoting. An open quote, as in the first line of a multi-line value, ends the words.
+/// Splits a traced command into words, and removes bash's quoting. An open quote, as in the first line of a multi-line value, ends the
+/// words.
 fn words(line: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use crate::rules::conversation::{apply, *};
+use crate::rules::change::{apply, *};
+use crate::rules::conversation::*;
 use crate::rules::note::*;
 use crate::rules::queue::{Gates, Next, next};
 use crate::rules::tables::*;

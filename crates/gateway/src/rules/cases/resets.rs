@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use outlast_core::Time;
 
-use crate::rules::conversation::{apply, *};
+use crate::rules::change::{apply, *};
+use crate::rules::conversation::*;
 use crate::rules::key::ChatType;
 use crate::rules::reset::*;
 use crate::rules::tables::*;

@@ -1,7 +1,8 @@
 use outlast_core::Time;
 
 use crate::rules::breaker::Breaker;
-use crate::rules::conversation::{apply, *};
+use crate::rules::change::{apply, *};
+use crate::rules::conversation::*;
 use crate::rules::queue::*;
 use crate::rules::tables::*;
 use crate::rules::turn::*;

@@ -1,5 +1,6 @@
 use crate::rules::breaker::{Breaker, RunStart, judge};
-use crate::rules::conversation::{apply, *};
+use crate::rules::change::{apply, *};
+use crate::rules::conversation::*;
 use crate::rules::queue::{Next, next};
 use crate::rules::tables::*;
 use crate::rules::text::Line;

@@ -44,7 +44,7 @@ pub(super) enum Act {
     Pass(u8),
 }
 
-/// Stands for processes of which no one knows the age.
+/// Stands for processes of unknown age.
 pub(super) const UNKNOWN_AGE: u8 = u8::MAX;
 
 #[derive(Debug, Clone)]

@@ -221,7 +221,7 @@ impl Oracle {
         self.book.iter().filter(|e| e.is_open() && e.head == e.id).map(|e| (e.id, e.is_person())).collect()
     }
 
-    /// A new generation. Notices that end with the old one are told of in one line.
+    /// A new generation. One line reports all notices that end with the old one.
     fn renew(&mut self, why: &'static str, how: &str) {
         let obsolete = |book: &[Entry]| book.iter().filter(|e| e.end.contains("GenerationEnded")).count();
         let before = obsolete(&self.book);

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::rules::conversation::Conversation;
-use crate::rules::turn::{MAX_STRIKES, MAX_TURN_ATTEMPTS, Turn, TurnKind};
+use crate::rules::step::{MAX_STRIKES, MAX_TURN_ATTEMPTS};
+use crate::rules::turn::{Turn, TurnKind};
 
 pub(super) fn broken(c: &Conversation) -> Option<&'static str> {
     let is_running = |turn: &Turn| matches!(turn, Turn::Running { .. });

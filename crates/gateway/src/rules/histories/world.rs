@@ -9,9 +9,8 @@ use super::act::{Act, GateDraw, ResetDraw, UNKNOWN_AGE};
 use super::oracle::Oracle;
 use super::promises::broken;
 use crate::rules::breaker::Breaker;
-use crate::rules::conversation::{
-    AgentReport, BusyMode, Conversation, Effect, Event, LeasedNotice, Message, Standing, TurnId, TurnRow, apply,
-};
+use crate::rules::change::{AgentReport, Effect, Event, LeasedNotice, Message, apply};
+use crate::rules::conversation::{BusyMode, Conversation, Standing, TurnId, TurnRow};
 use crate::rules::note::{Note, ResumePolicy, ToolTail};
 use crate::rules::queue::{Gates, Next, OwnerCheck, Start, next};
 use crate::rules::reset::{DEFAULT_PROTECTION_AGE, LiveProcesses, ResetFacts, ResetMode, ResetPolicy};

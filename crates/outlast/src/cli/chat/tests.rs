@@ -397,7 +397,7 @@ fn a_conversation_is_shown_turn_by_turn() {
     let mut info = ConversationInfo::new("agent:main:local:dm:main", "main", 2);
     (info.standing, info.strikes, info.agent) = (Standing::ResumePending, 1, Some("command `cat`".into()));
     // As the gateway says it.
-    info.waits_for = Some(outlast_gateway::rules::text::Line::Waiting(outlast_gateway::rules::queue::WaitReason::Age).to_string());
+    info.waits_for = Some(outlast_gateway::rules::text::Line::Waiting(outlast_gateway::rules::turn::WaitReason::Age).to_string());
     let turn = |id: u64, kind: TurnKind, change: &dyn Fn(&mut TurnInfo)| {
         let mut turn = TurnInfo::queued(id, kind, "c");
         (turn.words, turn.accepted_at) = (Some(format!("words {id}\nmore")), Some(at()));

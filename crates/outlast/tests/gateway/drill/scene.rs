@@ -2,9 +2,8 @@
 
 use crate::support::{Bench, KEY};
 use outlast_client::{AgentChoice, Owner, Shown, Standing, Time, TurnInfo, TurnOutcome, TurnState};
-use outlast_gateway::rules::queue::WaitReason;
 use outlast_gateway::rules::text::Line;
-use outlast_gateway::rules::turn::{DrainKind, FailureReason};
+use outlast_gateway::rules::turn::{DrainKind, FailureReason, WaitReason};
 use outlast_testkit::product::{Product, eventually, kill_and_wait};
 use serde_json::json;
 use std::os::unix::process::ExitStatusExt;

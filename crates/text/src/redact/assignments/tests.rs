@@ -91,7 +91,7 @@ fn every_way_to_assign_is_known() {
 }
 
 #[test]
-fn the_value_behind_an_option_is_masked() {
+fn the_value_after_an_option_is_masked() {
     check(&[
         ("mysql --password hunter22 db", "mysql --password *** db"),
         ("deploy --api-token 'hunter22 x' now", "deploy --api-token '***' now"),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Opened {
-    /// How it is.
+    /// The conversation as it stands.
     #[serde(flatten)]
     pub conversation: ConversationInfo,
     /// Whether it was created by this request.
@@ -122,13 +122,13 @@ impl Changed {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Conversations {
-    /// In order.
+    /// The conversations; the one with the newest message is the first.
     #[serde(default)]
     pub conversations: Vec<ConversationInfo>,
 }
 
 impl Conversations {
-    /// These.
+    /// A list of these conversations.
     pub fn new(conversations: Vec<ConversationInfo>) -> Self {
         Self { conversations }
     }
@@ -138,7 +138,7 @@ impl Conversations {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Shown {
-    /// How it is.
+    /// The conversation as it stands.
     #[serde(flatten)]
     pub conversation: ConversationInfo,
     /// Its turns, the oldest first.
@@ -203,10 +203,10 @@ pub struct GatewayStatus {
     /// The program's version.
     #[serde(default)]
     pub version: String,
-    /// The home.
+    /// The home that it serves.
     #[serde(default)]
     pub home: String,
-    /// Since when.
+    /// When it started.
     pub started_at: Time,
     /// Whether it starts no new turns.
     #[serde(default)]

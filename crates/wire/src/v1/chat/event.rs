@@ -22,7 +22,7 @@ pub struct ChatReply<T> {
 }
 
 impl<T> ChatReply<T> {
-    /// The answer.
+    /// A message with the answer to this request.
     pub fn answer(of: u64, answer: T) -> Self {
         Self { of, answer: Some(answer), error: None, event: None }
     }
@@ -45,12 +45,12 @@ impl<T> ChatReply<T> {
 pub enum ChatEvent {
     /// A part was written.
     Part {
-        /// Which.
+        /// The part.
         part: Box<Part>,
     },
     /// Text of a reply that is not a part yet. The next text part of the same attempt replaces it.
     Draft {
-        /// Of which turn.
+        /// The turn whose reply it is.
         turn: u64,
         /// Of which attempt.
         #[serde(default)]
@@ -63,12 +63,12 @@ pub enum ChatEvent {
     },
     /// A turn changed its state. Follows the parts that were written with the change.
     Turn {
-        /// How it is now.
+        /// The turn after the change.
         turn: Box<TurnInfo>,
     },
     /// The conversation stands elsewhere, or has a new generation.
     Standing {
-        /// Where.
+        /// How it stands now.
         standing: Standing,
         /// How many turns in a row did not finish.
         #[serde(default)]

@@ -18,12 +18,12 @@ pub struct Part {
     /// Which attempt at that turn.
     #[serde(default)]
     pub attempt: u32,
-    /// What it is.
+    /// The kind of its content.
     pub kind: PartKind,
     /// What it says, by its kind; [`Part::content`] reads it.
     #[serde(default)]
     pub body: Value,
-    /// When.
+    /// When it was written.
     pub at: Time,
 }
 
@@ -127,7 +127,7 @@ pub struct TextBody {
 }
 
 impl TextBody {
-    /// This text.
+    /// A part of a reply with this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }
     }
@@ -141,7 +141,7 @@ pub struct ToolBody {
     pub call: String,
     /// What is done, in one line.
     pub title: String,
-    /// How it goes.
+    /// How far it is.
     pub state: ToolState,
     /// What came of it, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]

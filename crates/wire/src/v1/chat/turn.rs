@@ -30,7 +30,7 @@ pub struct TurnInfo {
     /// Why, in a word or a sentence, if it did not complete.
     #[serde(default)]
     pub why: Option<String>,
-    /// What was said, or what the notice tells.
+    /// The text of the message or of the notice.
     #[serde(default)]
     pub words: Option<String>,
     /// What was answered so far.
@@ -153,7 +153,7 @@ words! {
         Active = "active",
         /// A turn was interrupted and will be resumed.
         ResumePending = "resume_pending",
-        /// Too many turns in a row did not finish: a person decides how to go on.
+        /// Too many turns in a row did not finish: a person decides how to continue.
         Suspended = "suspended",
     }
 }

@@ -15,12 +15,12 @@ enum Name {
 }
 
 /// An agent that is installed.
-pub(super) struct Agent {
+pub(super) struct RealAgent {
     name: Name,
     root: PathBuf,
 }
 
-impl Agent {
+impl RealAgent {
     pub(super) fn named(name: &str, root: PathBuf) -> Result<Self> {
         let name = match name {
             "hermes" => Name::Hermes,

@@ -5,7 +5,7 @@ use crate::rng::Rng;
 
 /// What is on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum TurnWay {
     Message,
     Notice,
 }
@@ -30,8 +30,8 @@ impl When {
 }
 
 /// Every step of the way of a message and of a notice.
-const STEPS: [(Way, When); 20] = {
-    use Way::{Message, Notice};
+const STEPS: [(TurnWay, When); 20] = {
+    use TurnWay::{Message, Notice};
     use When::{Held, Thinking};
     [
         (Message, Held("gateway.before_commit")),
@@ -59,7 +59,7 @@ const STEPS: [(Way, When); 20] = {
 
 /// The process that is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Victim {
+pub(super) enum RealVictim {
     Gateway,
     Engine,
     /// The program of the agent.
@@ -74,7 +74,7 @@ pub(super) enum Victim {
     Everything,
 }
 
-impl Victim {
+impl RealVictim {
     const ALL: [Self; 7] = [Self::Gateway, Self::Engine, Self::Agent, Self::Client, Self::All, Self::AgentTree, Self::Everything];
 
     pub(super) fn has_gateway(self) -> bool {
@@ -99,16 +99,16 @@ impl Victim {
 }
 
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) way: Way,
+pub(super) struct RealPlan {
+    pub(super) way: TurnWay,
     pub(super) when: When,
-    pub(super) victim: Victim,
+    pub(super) victim: RealVictim,
 }
 
-impl Plan {
+impl RealPlan {
     /// Each step comes once in as many rounds as there are, with another victim each time; the seed says in which order.
     pub(super) fn draw(seed: u64, round: u64) -> Self {
-        let (count, victims) = (STEPS.len() as u64, Victim::ALL.len() as u64);
+        let (count, victims) = (STEPS.len() as u64, RealVictim::ALL.len() as u64);
         let mut order: Vec<usize> = (0..STEPS.len()).collect();
         let mut rng = Rng::new(seed, 0);
         for at in (1..order.len()).rev() {
@@ -116,12 +116,12 @@ impl Plan {
         }
         let (way, when) = STEPS[order[(round % count) as usize]];
         // The number of steps is no multiple of the number of victims.
-        let victim = Victim::ALL[((round + seed) % victims) as usize];
+        let victim = RealVictim::ALL[((round + seed) % victims) as usize];
         Self { way, when, victim }
     }
 }
 
-impl std::fmt::Display for Plan {
+impl std::fmt::Display for RealPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { way, when, victim } = self;
         write!(f, "{way:?}, {victim:?} killed {}", when.words())
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn every_victim_comes_to_every_step() {
-        let rounds = (STEPS.len() * Victim::ALL.len()) as u64;
-        let all: std::collections::BTreeSet<String> = (0..rounds).map(|round| Plan::draw(1, round).to_string()).collect();
+        let rounds = (STEPS.len() * RealVictim::ALL.len()) as u64;
+        let all: std::collections::BTreeSet<String> = (0..rounds).map(|round| RealPlan::draw(1, round).to_string()).collect();
         assert_eq!(all.len() as u64, rounds);
     }
 }

@@ -3,10 +3,11 @@
 use super::super::super::faults;
 use super::super::super::report::Report;
 use super::super::eyes::{Eyes, cut_power, gateways, kill_together};
-use super::agent::Agent;
+use super::agent::RealAgent;
 use super::model::{FIRST, LAST, NOTICE, RUNS, STARTS, Thinker};
-use super::plan::{Plan, Victim, Way, When};
+use super::plan::{RealPlan, RealVictim, TurnWay, When};
 use super::record::Given;
+use crate::wait;
 use anyhow::{Context, Result, bail, ensure};
 use outlast_client::{Shown, Standing, TurnInfo, TurnKind, TurnOutcome};
 use outlast_testkit::product::Product;
@@ -30,8 +31,8 @@ pub(super) struct Round<'a> {
     product: Product,
     model: Thinker,
     eyes: Eyes,
-    agent: &'a Agent,
-    plan: &'a Plan,
+    agent: &'a RealAgent,
+    plan: &'a RealPlan,
     /// The client that is on its way, if one is.
     client: Mutex<Option<u32>>,
     /// Whether the kill is done, or will not be.
@@ -40,7 +41,7 @@ pub(super) struct Round<'a> {
 
 impl<'a> Round<'a> {
     /// Plays it. Everything that is wrong.
-    pub(super) fn play(program: &Path, agent: &'a Agent, plan: &'a Plan, report: &Report) -> Result<Vec<String>> {
+    pub(super) fn play(program: &Path, agent: &'a RealAgent, plan: &'a RealPlan, report: &Report) -> Result<Vec<String>> {
         let product = Product::new(program).with_env("PATH", agent.path());
         let work = product.work();
         let start = format!("until [ -e '{0}/go' ]; do sleep 0.05; done; echo '[[{NOTICE}]]'; exit 3", work.display());
@@ -63,8 +64,8 @@ impl<'a> Round<'a> {
         self.say(FIRST, true)?;
         self.eyes.follow(KEY);
         let victim = match self.plan.way {
-            Way::Message => self.message()?,
-            Way::Notice => self.notice()?,
+            TurnWay::Message => self.message()?,
+            TurnWay::Notice => self.notice()?,
         };
         report.add(format!("killed {:?}", self.plan.victim), 1);
         report.add(format!("{:?}: killed {}", self.plan.way, self.plan.when.words()), 1);
@@ -182,7 +183,7 @@ impl<'a> Round<'a> {
         let mut pids = Vec::new();
         if victim.has_agent() {
             let own = self.agents()?;
-            if victim != Victim::Agent {
+            if victim != RealVictim::Agent {
                 pids.extend(own.iter().flat_map(|pid| below(*pid)));
             }
             pids.extend(own);
@@ -198,7 +199,7 @@ impl<'a> Round<'a> {
             pids.extend(client());
         }
         match victim {
-            Victim::Everything => cut_power(&self.product, client),
+            RealVictim::Everything => cut_power(&self.product, client),
             _ => kill_together(&pids),
         }
     }
@@ -242,8 +243,8 @@ impl<'a> Round<'a> {
         }
         let mut want = vec![(TurnKind::Message, format!("[[{FIRST}]]"), FIRST)];
         match self.plan.way {
-            Way::Message => want.push((TurnKind::Message, needle.to_owned(), RUNS)),
-            Way::Notice => {
+            TurnWay::Message => want.push((TurnKind::Message, needle.to_owned(), RUNS)),
+            TurnWay::Notice => {
                 want.push((TurnKind::Message, format!("[[{STARTS}]]"), STARTS));
                 want.push((TurnKind::Notice, needle.to_owned(), NOTICE));
             }
@@ -317,15 +318,8 @@ impl<'a> Round<'a> {
         Ok(wrong)
     }
 
-    fn until<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-        let began = Instant::now();
-        loop {
-            if let Some(found) = look()? {
-                return Ok(found);
-            }
-            ensure!(began.elapsed() < PATIENCE, "never came: {what}");
-            std::thread::sleep(LOOK);
-        }
+    fn until<T>(&self, what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        wait::until(what, PATIENCE, LOOK, look)
     }
 
     fn client(&self) -> std::sync::MutexGuard<'_, Option<u32>> {

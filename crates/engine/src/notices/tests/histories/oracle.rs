@@ -97,7 +97,7 @@ impl Story {
     }
 }
 
-/// Where the push of a notice stands.
+/// The state of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Due {
     At(i64),
@@ -283,7 +283,7 @@ impl Oracle {
         self.made().filter_map(|(i, _)| self.story(i)).collect()
     }
 
-    /// What became of the push of a notice, if there is one.
+    /// The delivery of a notice, if there is one.
     pub(super) fn parcel(&self, from: usize) -> Option<Parcel> {
         let What::Made { seq, about: About::End(_), session, repeat, .. } = self.past[from].what else { return None };
         let mut d = Parcel { seq, session, due: Due::At(0), tries: 0, maybe_told: repeat };

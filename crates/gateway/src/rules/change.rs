@@ -1,17 +1,164 @@
-//! One event, step by step.
+//! What each event makes of a conversation and its turns.
 
 use outlast_core::Time;
 
-use super::{
-    AgentReport, BusyMode, Cause, Conversation, Effect, Event, Generation, LastStart, LeasedNotice, MAX_NOTICE_LEASES, MAX_QUEUED_MESSAGES,
-    Message, Prompt, Quote, Standing, StartedWhy, TurnId, TurnRow,
-};
-use crate::rules::queue::Start;
-use crate::rules::reset::{self, ResetReason};
-use crate::rules::text::Line;
-use crate::rules::turn::{self, GenerationEnd, MarkWindow, ObsoleteReason, Outcome, Turn, TurnEffect, TurnEvent, TurnKind};
+use super::conversation::{BusyMode, Cause, Conversation, Generation, LastStart, Quote, Standing, StartedWhy, TurnId, TurnRow};
+use super::note::Note;
+use super::queue::Start;
+use super::reset::{self, ResetFacts, ResetReason};
+use super::step::{self, GenerationEnd, TurnEffect, TurnEvent};
+use super::text::Line;
+use super::turn::{DrainKind, FailureReason, MarkWindow, ObsoleteReason, Outcome, Turn, TurnKind};
 
-pub(super) fn apply(conversation: Conversation, event: Event, now: Time) -> (Conversation, Vec<Effect>) {
+/// A message is refused if this many wait already. A person who is that far ahead of the agent gets no answers in time; a script must
+/// notice.
+pub const MAX_QUEUED_MESSAGES: usize = 256;
+
+/// A notice that was leased more often than this is not tried again: writing it down seems to kill the gateway.
+pub const MAX_NOTICE_LEASES: u32 = 5;
+
+/// What can happen to a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A person wrote.
+    Message(Message),
+    /// The engine leased a notice to the gateway.
+    Notice(LeasedNotice),
+    /// A turn starts, as decided by [`next`](super::queue::next).
+    Start(Start),
+    /// The driver reports about an attempt.
+    Agent {
+        /// The first row of the turn.
+        head: TurnId,
+        /// Which attempt of it, from 1. Another one changes nothing.
+        attempt: u32,
+        /// What the driver reports.
+        report: AgentReport,
+    },
+    /// `/stop` or Ctrl-C.
+    Stop,
+    /// `/new`.
+    New,
+    /// `/resume`.
+    Resume,
+    /// `/resume N`: a new generation whose agent continues where an earlier one ended.
+    Return {
+        /// The earlier one, which has ended.
+        to: u32,
+    },
+    /// The drain timed out.
+    DrainTimedOut {
+        /// What it leads to.
+        kind: DrainKind,
+        /// Whether the agent of the running turn has the prompt.
+        has_prompt: bool,
+    },
+    /// A gateway starts.
+    GatewayStarted {
+        /// Whether the driver still holds the attempt that was running.
+        is_held: bool,
+    },
+}
+
+/// A person's message, and what the coordinator knows when it arrives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The id of its row, if it gets one.
+    pub turn: TurnId,
+    /// The id that the client made.
+    pub message_id: String,
+    /// The row that the table has for this message already, of whichever generation.
+    pub known_as: Option<TurnId>,
+    /// Whether the agent of the running turn has the prompt. Without a running turn it does not matter.
+    pub has_prompt: bool,
+    /// What the gateway drains for, if it does.
+    pub draining: Option<DrainKind>,
+    /// What a reset depends on.
+    pub reset: ResetFacts,
+    /// How long a mark is fresh.
+    pub mark_window: MarkWindow,
+}
+
+/// A notice that the engine leased to the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeasedNotice {
+    /// The id of its row, if it gets one.
+    pub turn: TurnId,
+    /// The `evt_…` that the engine made.
+    pub event_id: String,
+    /// The row that the table has for this notice already.
+    pub known_as: Option<TurnId>,
+    /// The name of the generation it is for. A process that was started without one reports to the current generation.
+    pub generation: Option<String>,
+    /// How often the engine leased it, this time included.
+    pub leases: u32,
+}
+
+/// What a driver reports about an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentReport {
+    /// The agent ended its turn.
+    Completed,
+    /// The agent failed.
+    Failed {
+        /// What was wrong.
+        why: FailureReason,
+    },
+    /// The agent is gone.
+    Gone {
+        /// Whether it had the prompt.
+        had_prompt: bool,
+    },
+}
+
+/// What is done after the commit. A crash may lose each of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Tell the sender that the message is kept as this turn. If it is lost, the sender asks again.
+    Answer {
+        /// The id that its client made.
+        message_id: String,
+        /// Its turn.
+        turn: TurnId,
+    },
+    /// Tell the sender that the message is not kept, because too many wait. Nothing was written.
+    Refuse {
+        /// The id that its client made.
+        message_id: String,
+    },
+    /// Tell the engine that the notice is delivered. If it is lost, the engine offers the notice again.
+    Acknowledge {
+        /// The id that the engine made.
+        event_id: String,
+    },
+    /// Start the agent if need be, and give it the prompt. If it is lost, the turn is found running at the next start.
+    Prompt(Prompt),
+    /// Cancel an attempt. If the agent does not have the prompt yet, it does not get it. If it does not answer in time, it is stopped.
+    Cancel {
+        /// The first row of the turn.
+        head: TurnId,
+        /// Which attempt of it, from 1.
+        attempt: u32,
+    },
+    /// Tell the person.
+    Tell(Line),
+}
+
+/// What an agent is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    /// The row whose prompt it is.
+    pub head: TurnId,
+    /// The attempt. The driver's answers name it.
+    pub attempt: u32,
+    /// The rows whose words are in the prompt, in order.
+    pub rows: Vec<TurnId>,
+    /// What comes before the words.
+    pub note: Option<Note>,
+}
+
+/// Applies one event. The result is one commit; the effects come after it.
+pub fn apply(conversation: Conversation, event: Event, now: Time) -> (Conversation, Vec<Effect>) {
     let mut change = Change { conversation, effects: Vec::new(), now };
     match event {
         Event::Message(message) => change.message(message),
@@ -233,11 +380,11 @@ impl Change {
         }
     }
 
-    /// Ends the turns of a generation, and tells about all notices among them in one line.
+    /// Ends the turns of a generation, with one line about all notices among them.
     fn end_open_turns(&mut self, how: GenerationEnd) {
         let why = ObsoleteReason::GenerationEnded;
         let obsolete = |rows: &[TurnRow]| rows.iter().filter(|row| row.turn == Turn::Finished(Outcome::Obsolete { why })).count();
-        // Rows that an earlier event of the same commit finished are still there.
+        // Rows that were finished by an earlier event of the same commit are still in the list.
         let earlier = obsolete(&self.conversation.rows);
         for head in self.open_heads() {
             let Some(kind) = self.conversation.row(head).map(|row| row.cause.kind()) else { continue };
@@ -267,7 +414,7 @@ impl Change {
     /// Applies an event to a turn. All rows of its prompt move together.
     fn turn_step(&mut self, head: TurnId, event: TurnEvent) -> Vec<TurnEffect> {
         let Some(row) = self.conversation.row(head) else { return Vec::new() };
-        let step = turn::apply(row.turn, event, self.conversation.strikes, self.now);
+        let step = step::apply(row.turn, event, self.conversation.strikes, self.now);
         self.conversation.strikes = step.strikes;
         if step.does_suspend {
             self.conversation.suspended_at = Some(self.now);

@@ -1,19 +1,21 @@
 //! Notices: taken when no turn runs and none may start, written down, then acknowledged.
 //!
-//! The engine keeps the queue of notices. It tells over one connection which sessions have some; that connection is open while the gateway lives, and by its end
+//! The engine keeps the queue of notices. It reports over one connection which sessions have some; that connection is open while the gateway lives, and by its end
 //! the engine knows that a gateway may have to be started.
 //!
 //! Decision 199: docs/decisions/gateway.md.
 
-use crate::coordinator::{Batch, Coordinator, Gateway, Input};
-use crate::rules::conversation::{Cause, Event, LeasedNotice, TurnId};
+use super::batch::Batch;
+use super::input::Input;
+use super::{Coordinator, later};
+use crate::rules::change::{Event, LeasedNotice};
+use crate::rules::conversation::{Cause, TurnId};
 use crate::rules::queue::MAX_NOTICES_PER_TURN;
 use crate::rules::shown::shown;
 use crate::rules::text::Line;
 use crate::rules::turn::ObsoleteReason;
-use crate::shutdown::in_time;
 use crate::store::TurnBody;
-use outlast_client::{Client, ClientError, Notices, Owner, SessionFeed, Take, Told, Verdict};
+use outlast_client::{Notices, Owner, Take, Told, Verdict};
 use outlast_wire::v1::chat::{Content, LineBody};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,50 +24,10 @@ use std::time::Duration;
 pub(crate) const OWN_SESSION: &str = "outlast:gateway";
 /// How long the engine gives a notice to no other taker. A commit takes milliseconds; if the gateway is killed, the next one waits for this long.
 const NOTICE_LEASE: Duration = Duration::from_secs(10);
-/// How long is waited before an engine that cannot be reached is asked again.
-const ENGINE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// How many sessions are remembered as not the gateway's. For one more, the engine may start a gateway that has nothing to do.
 const MAX_NOT_OURS: usize = 10_000;
 /// How many notices for the gateway itself are taken at once.
 const MAX_OWN_NOTICES: u32 = 100;
-
-/// The connection over which the engine knows that a gateway serves, and what came over it first. It is made before the gateway listens: from then on the
-/// engine notices the gateway's end, whatever was accepted.
-pub(crate) struct Serving {
-    feed: SessionFeed,
-    first: Vec<String>,
-}
-
-impl Serving {
-    pub(crate) async fn begin(engine: &Client) -> Result<Self, ClientError> {
-        let mut feed = engine.serve();
-        let first = feed.next().await?;
-        Ok(Self { feed, first })
-    }
-
-    /// Tells the coordinator which sessions have notices, until the gateway ends.
-    pub(crate) async fn watch(self, engine: Client, gateway: Gateway) {
-        let Self { mut feed, first } = self;
-        let mut connection = 1;
-        let mut next = Ok(first);
-        loop {
-            while let Ok(sessions) = next {
-                if gateway.inputs.send(Input::NoticesOpen { sessions, connection }).await.is_err() {
-                    return;
-                }
-                next = feed.next().await;
-            }
-            if gateway.inputs.send(Input::EngineLost).await.is_err() {
-                return;
-            }
-            // No descriptor tells when there is an engine again; asking starts one.
-            tokio::time::sleep(ENGINE_RETRY_PAUSE).await;
-            feed = engine.serve();
-            connection += 1;
-            next = feed.next().await;
-        }
-    }
-}
 
 impl Coordinator {
     pub(crate) fn notices_open(&mut self, sessions: Vec<String>, connection: u64) {
@@ -84,24 +46,12 @@ impl Coordinator {
         }
     }
 
-    /// Tells the engine for which sessions it starts no gateway: another program uses their keys in the same home. The engine asks itself that only while no
-    /// gateway serves, and forgets it when the next one does. So the gateway tells it once, at its end, and a conversation that was created meanwhile is its own.
-    pub(crate) async fn disown_others(&self) {
-        let others: Vec<String> = self.not_ours.iter().filter(|session| !self.chats.contains_key(*session)).cloned().collect();
-        if others.is_empty() {
-            return;
-        }
-        if let Err(error) = in_time(self.engine.disown(&others)).await {
-            tracing::warn!(error, "the engine was not told which sessions are not ours, and may start a gateway for them");
-        }
-    }
-
     pub(crate) fn engine_lost(&mut self) {
         // Until it is connected again, no lease counts as held.
         self.connection = 0;
     }
 
-    /// A notice for the gateway itself says only that a time has come. By now the gateway runs, which is all that it is for.
+    /// A notice for the gateway itself means that a time has come. It only had to start the gateway, which runs.
     fn take_own(&mut self) {
         let engine = self.engine.with_owner(Owner::session(OWN_SESSION));
         let inputs = self.to_self.clone();
@@ -145,7 +95,7 @@ impl Coordinator {
                 tracing::warn!(error, key, "notices could not be taken");
                 // Asked again with the next connection to the engine, or in a moment.
                 if let Some(live) = self.chats.get_mut(&key) {
-                    live.wake_at = Some(crate::coordinator::later(batch.now, Duration::from_secs(1)));
+                    live.wake_at = Some(later(batch.now, Duration::from_secs(1)));
                 }
                 return;
             }
