@@ -94,7 +94,7 @@ fn serve_for(home: PathBuf, report: &mut StartReport) -> anyhow::Result<i32> {
             let _kept = rustix::stdio::dup2_stdin(null);
         }
     };
-    let sinks = settings.sinks.calls.clone();
+    let sinks: Vec<_> = settings.sinks.calls.iter().map(|sink| cli::with_lines_for_people(sink, world.zone())).collect();
     let gateway = gateway_program(&world, &settings);
     let beside = |engine: &outlast_engine::Engine| {
         if let Some(gateway) = gateway {

@@ -1,9 +1,11 @@
 //! The configuration of a sink.
 
 use crate::{Gather, Policy, Webhook};
+use outlast_client::Notice;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One sink. The engine knows which notices it is for, and makes deliveries only for those.
@@ -74,6 +76,8 @@ pub struct Hook {
     pub gather: Gather,
     /// Whether it wakes an agent. If so, it claims its notices before each run, since the agent may have seen them in an answer.
     pub wakes: bool,
+    /// Describes a notice for people on one line, which is OUTLAST_TEXT. Without it, OUTLAST_TEXT is the text for models.
+    pub one_line: Option<Arc<dyn Fn(&Notice) -> String + Send + Sync>>,
 }
 
 /// The command of a hook.
@@ -95,7 +99,7 @@ impl Hook {
 
     /// A hook with the usual limits.
     pub fn new(command: HookCommand, env: Vec<(OsString, OsString)>, dir: PathBuf) -> Self {
-        Self { command, env, dir, time_limit: Self::TIME_LIMIT, grace: Self::GRACE, gather: Gather::none(), wakes: false }
+        Self { command, env, dir, time_limit: Self::TIME_LIMIT, grace: Self::GRACE, gather: Gather::none(), wakes: false, one_line: None }
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct HookRun {
 pub(crate) async fn call(hook: &Hook, batch: &[Delivery], mut stop: watch::Receiver<bool>) -> HookRun {
     let Some(first) = batch.first() else { return HookRun { failure: None, status: None, output: Vec::new() } };
     let input = if hook.gather.gathers() { event::many(batch) } else { event::one(first) };
-    let mut run = match start(hook, &variables(first, batch.len())) {
+    let mut run = match start(hook, &variables(hook, first, batch.len())) {
         Ok(run) => run,
         Err(error) => return HookRun { failure: Some(format!("cannot run the hook: {error}")), status: None, output: Vec::new() },
     };
@@ -77,8 +77,9 @@ fn ending(status: Option<ExitStatus>) -> String {
 }
 
 /// The variables of a hook: facts about the first notice, and the number of notices.
-fn variables(first: &Delivery, count: usize) -> Vec<(&'static str, String)> {
+fn variables(hook: &Hook, first: &Delivery, count: usize) -> Vec<(&'static str, String)> {
     let notice = &first.event;
+    let text = hook.one_line.as_ref().map_or_else(|| first.text.clone(), |one_line| one_line(notice));
     let all = [
         ("OUTLAST_EVENT_ID", notice.event_id.clone()),
         ("OUTLAST_EVENT_KIND", notice.kind().to_owned()),
@@ -87,7 +88,7 @@ fn variables(first: &Delivery, count: usize) -> Vec<(&'static str, String)> {
         ("OUTLAST_PROCESS", notice.session_id.clone()),
         ("OUTLAST_NAME", notice.name().unwrap_or_default().to_owned()),
         ("OUTLAST_EXIT_CODE", exit_code(notice).map(|code| code.to_string()).unwrap_or_default()),
-        ("OUTLAST_TEXT", beginning(&first.text)),
+        ("OUTLAST_TEXT", beginning(&text)),
     ];
     all.into_iter().filter(|(_, value)| value.len() <= MAX_VARIABLE_BYTES && !value.contains('\0')).collect()
 }

@@ -1,5 +1,6 @@
 //! The processes that `kill --all`, `kill --label` and `clean` apply to, and the question before they affect other sessions.
 
+use super::conversation::Conversation;
 use super::label::LabelArgs;
 use super::{Context, Failure, list, seconds, times};
 use clap::Args;
@@ -84,7 +85,7 @@ impl BulkVerb {
         }
         let own = ctx.owner().session;
         let others: Vec<&ProcessInfo> = found.iter().filter(|p| p.session_key != own).collect();
-        if may_ask && !others.is_empty() && !self.is_confirmed(found.len(), &others)? {
+        if may_ask && !others.is_empty() && !self.is_confirmed(&found, &others)? {
             ctx.out.remark(&format!("nothing was {}", self.done));
             return Ok(Choice::Answered(1));
         }
@@ -104,26 +105,43 @@ impl BulkVerb {
     }
 
     /// Asks the user whether to continue. Anything but yes means no.
-    fn is_confirmed(&self, count: usize, others: &[&ProcessInfo]) -> Result<bool, Failure> {
+    fn is_confirmed(&self, found: &[ProcessInfo], others: &[&ProcessInfo]) -> Result<bool, Failure> {
         let mut err = std::io::stderr();
-        write!(err, "{} [y/N] ", self.question(count, others))?;
+        write!(err, "{} [y/N] ", self.question(found, others))?;
         err.flush()?;
         let mut answer = String::new();
         std::io::stdin().lock().read_line(&mut answer)?;
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
-    fn question(&self, count: usize, others: &[&ProcessInfo]) -> String {
-        let sessions: BTreeSet<&str> = others.iter().map(|p| p.session_key.as_deref().unwrap_or("no session")).collect();
-        let named: Vec<&str> = sessions.iter().copied().take(MAX_NAMED_SESSIONS).collect();
+    fn question(&self, found: &[ProcessInfo], others: &[&ProcessInfo]) -> String {
+        let count = found.len();
+        let sessions: BTreeSet<String> = others.iter().map(|p| owner_in_words(p)).collect();
+        let named: Vec<&str> = sessions.iter().map(String::as_str).take(MAX_NAMED_SESSIONS).collect();
         let more = match sessions.len() - named.len() {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
-        let all = if count == 1 { "1 process".to_owned() } else { format!("{count} processes") };
+        let processes = |count: usize| if count == 1 { "process" } else { "processes" };
+        let left = found.iter().filter(|p| !self.finished && p.fate.completion_reason.is_some()).count();
+        let all = match count - left {
+            0 => format!("what {left} finished {} left running", processes(left)),
+            running if left == 0 => format!("{running} {}", processes(running)),
+            running => format!("{running} {} and what {left} finished {} left running", processes(running), processes(left)),
+        };
         let which = if others.len() == count { "of".to_owned() } else { format!("{} of them of", others.len()) };
         let other = if sessions.len() == 1 { "another session" } else { "other sessions" };
         super::out::tame(&format!("{} {all}, {which} {other} ({}{more})?", self.verb, named.join(", ")))
+    }
+}
+
+/// Whose a process is, in the words of a question.
+fn owner_in_words(p: &ProcessInfo) -> String {
+    match (Conversation::of(p), p.session_key.as_deref()) {
+        (Some(of), _) if of.is_agent => format!("the agent of the conversation {}", of.name()),
+        (Some(of), _) => format!("the conversation {}", of.name()),
+        (None, Some(session)) => session.to_owned(),
+        (None, None) => "no session".to_owned(),
     }
 }
 
@@ -163,7 +181,13 @@ mod tests {
         let kill = BulkVerb { verb: "stop", done: "stopped", finished: false, failed: false };
         let all: Vec<ProcessInfo> = ["a", "b", "c", "d", "a"].iter().map(|s| process(Some(s), None)).collect();
         let others: Vec<&ProcessInfo> = all.iter().collect();
-        assert_eq!(kill.question(1, &others[..1]), "stop 1 process, of another session (a)?");
-        assert_eq!(kill.question(7, &others), "stop 7 processes, 5 of them of other sessions (a, b, c and 1 more)?");
+        assert_eq!(kill.question(&all[..1], &others[..1]), "stop 1 process, of another session (a)?");
+        let own = [process(None, None), process(None, Some(0))];
+        let seven = [&own[..], &all].concat();
+        let question = "stop 6 processes and what 1 finished process left running, 5 of them of other sessions (a, b, c and 1 more)?";
+        assert_eq!(kill.question(&seven, &others), question);
+        let agent = process(Some("outlast:agent:agent:main:local:dm:main"), None);
+        let question = "stop 1 process, of another session (the agent of the conversation main)?";
+        assert_eq!(kill.question(std::slice::from_ref(&agent), &[&agent]), question);
     }
 }

@@ -9,12 +9,24 @@ pub(super) use sentence::{sentence, took};
 
 use super::owner::Whose;
 use super::route::RouteArgs;
-use super::{Context, Failure, input, named, seconds, some_seconds};
+use super::{Context, Failure, input, named, seconds, some_seconds, times};
 use clap::{Args, Subcommand};
+use jiff::tz::TimeZone;
 use outlast_client::{Client, Judged, JudgedOne, Replay, Verdict};
+use outlast_sinks::{SinkConfig, Way};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// The sink; if it is a hook, OUTLAST_TEXT is the line that `events` prints.
+pub(crate) fn with_lines_for_people(sink: &SinkConfig, zone: TimeZone) -> SinkConfig {
+    let mut sink = sink.clone();
+    if let Way::Hook(hook) = &mut sink.way {
+        hook.one_line = Some(Arc::new(move |notice| sentence(notice, times::now(), &zone).0));
+    }
+    sink
+}
 
 /// How many names one request may settle.
 const AT_ONCE: usize = 1_000;
@@ -27,8 +39,8 @@ const AT_ONCE: usize = 1_000;
 ///
 /// `follow`, `history` and `dead` only read. Without a session they show the notices of all sessions.
 ///
-/// Without a subcommand it prints all pending notices and acknowledges them, as `drain` does. A user gets one line for each; with --json, and in the
-/// session of an agent (OUTLAST_SESSION), the texts are those for models.
+/// Without a subcommand it prints all pending notices and acknowledges them, as `drain` does. People get one line per notice. Agents, which run it
+/// in a session (OUTLAST_SESSION), and callers with --json get the full text.
 #[derive(Debug, Args)]
 pub(crate) struct Events {
     #[command(flatten)]
@@ -66,7 +78,7 @@ enum EventsCommand {
     History(read::EventsHistoryArgs),
     /// List the notices that hooks and webhooks gave up on
     Dead(read::EventsDeadArgs),
-    /// Deliver notices again
+    /// Deliver notices again: those from a number on, or those that hooks and webhooks gave up on
     Replay(ReplayArgs),
     /// Report whether the session of a process has seen its end; if it has, no notice is delivered
     Consumed {

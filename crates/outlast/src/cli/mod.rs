@@ -65,6 +65,7 @@ mod wait;
 mod waiting;
 mod write;
 
+pub(crate) use events::with_lines_for_people;
 pub(crate) use failure::{Failure, OURS};
 
 use crate::config::{Colours, Settings, World};

@@ -48,7 +48,8 @@ impl Up {
         // From here on Ctrl-C stops what was started, also if it comes while the rest is being started.
         let mut interrupts = if self.detach { None } else { Some(signal(SignalKind::interrupt())?) };
         let client = ctx.client().await?;
-        let group = ProcfileGroup { ctx, client: &client, label: Label::new(label::PROCFILE, file.path.to_string_lossy()) };
+        let group =
+            ProcfileGroup { ctx, client: &client, label: Label::new(label::PROCFILE, file.path.to_string_lossy()), typed: file.typed() };
         group.refuse_if_running().await?;
         let started = group.start(&file, env).await?;
         match &mut interrupts {
@@ -63,12 +64,14 @@ struct ProcfileGroup<'a> {
     ctx: &'a Context,
     client: &'a Client,
     label: Label,
+    /// The value of the label in a hint: the file as the user named it.
+    typed: String,
 }
 
 impl ProcfileGroup<'_> {
     /// An `outlast` command line for these processes.
     fn command(&self, verb: &str, flags: &[&str]) -> String {
-        let label = self.label.to_string();
+        let label = Label::new(label::PROCFILE, &*self.typed).to_string();
         Command::Argv(["outlast", verb, "--label", &label].iter().chain(flags).map(|word| (*word).into()).collect()).shown()
     }
 

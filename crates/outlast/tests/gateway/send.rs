@@ -148,4 +148,15 @@ fn a_wrong_name_of_an_agent_is_answered_with_those_of_the_configuration() {
     }
     assert_eq!(bench.product().call(["chat", "list", "--json"]).text(), "{\"conversations\":[]}\n", "nothing was created");
     assert_eq!(send("reviewer").text(), "hello\n");
+    assert!(send("claude").err.contains("Claude Code does not speak ACP by itself; [gateway.agents.claude] in config.toml"));
+}
+
+#[test]
+fn a_new_conversation_whose_name_is_near_a_known_one_is_asked_about() {
+    let bench = Bench::new();
+    bench.product().call(["chat", "send", "main", "--command", "cat", "--wait", "hello"]).good();
+    let mistyped = bench.product().call(["chat", "send", "mian", "hello"]);
+    for want in ["the conversation mian is new", "did you mean main? For a new one, give --agent NAME"] {
+        assert!(mistyped.err.contains(want), "{want}: {mistyped:?}");
+    }
 }

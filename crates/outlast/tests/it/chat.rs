@@ -154,10 +154,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
     let p = product();
     for (args, want) in [
         (&["chat", "a/b"][..], "up to 64 letters"),
-        (
-            &["chat", "--command", "cat", "list"],
-            "`list` is a subcommand of `outlast chat`, not a conversation; it comes before all options",
-        ),
+        (&["chat", "--command", "cat", "list"], "`list` is a command of `outlast chat`, not a conversation; it comes before all options"),
         (&["chat", "send", "main", ""], "the message is empty"),
         (&["chat", "send", "main", "--agent", "a", "--command", "b", "x"], "cannot be used with"),
         (&["chat", "send", "main", "--timeout", "3", "x"], "--wait"),

@@ -83,7 +83,7 @@ fn a_home_in_memory_or_with_little_room_is_told() {
         let answer = p.json(["doctor"]);
         is_explained(&answer);
         assert_eq!(check(&answer, "file system")[0]["promises"], json!(["P1", "P2", "P3"]), "{answer}");
-        assert!(check(&answer, "room")[0]["what"].as_str().unwrap().contains("MiB are left"), "{answer}");
+        assert!(check(&answer, "disk space")[0]["what"].as_str().unwrap().contains("MiB are left"), "{answer}");
         p.shut_down().unwrap();
     });
     if let Err(why) = ran {

@@ -8,9 +8,9 @@ fn a_verb_for_programs_that_is_typed_says_what_it_is_and_how_to_set_it_up() {
     let p = product();
     for (args, last) in [
         (&["mcp"][..], "outlast doctor\r\n"),
-        (&["hook"], "outlast hook test tell-me\r\n"),
-        (&["hook", "codex"], "outlast hook test tell-me\r\n"),
-        (&["hook", "claude"], "outlast hook test tell-me\r\n"),
+        (&["hook"], "lines with the text.\r\n"),
+        (&["hook", "codex"], "lines with the text.\r\n"),
+        (&["hook", "claude"], "lines with the text.\r\n"),
         (&["acp-proxy"], "when agent or editor end.\r\n"),
     ] {
         let mut person = Person::calls(&p, args);

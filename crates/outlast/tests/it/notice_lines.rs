@@ -83,3 +83,24 @@ fn a_person_who_follows_sees_whose_notice_it_is() {
     person.types("\u{3}");
     assert_eq!(person.ended(), Some(0));
 }
+
+/// `events` printed only that nothing is pending, after `log` had shown the end.
+#[test]
+fn a_person_is_told_that_notices_were_already_seen() {
+    let p = product();
+    let nothing = |want: &str| {
+        let (shown, code) = Person::calls(&p, &["events"]).until_the_end();
+        assert_eq!((shown.trim_end(), code), (want, Some(0)));
+    };
+    nothing("no notices are pending");
+    let id = p.run_with(&["--notify"], "exit 1");
+    pending(&p, 1);
+    p.call(["log", &id]).good();
+    let is_consumed = || p.json(["events", "history"])["notices"][0]["state"] == "consumed";
+    eventually("the notice to be consumed", || is_consumed().then_some(()));
+    nothing("no notices are pending; 1 of the last hour was already seen (`outlast events history`)");
+    let id = p.run_with(&["--notify"], "exit 1");
+    pending(&p, 1);
+    p.json(["poll", &id]);
+    nothing("no notices are pending; 2 of the last hour were already seen (`outlast events history`)");
+}

@@ -82,9 +82,10 @@ fn several_are_restarted_and_what_fails_for_one_is_done_for_the_others() {
 fn a_program_that_is_gone_ends_the_restart_with_its_exit_code() {
     let p = product();
     let program = p.work().join("serve");
-    std::fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    std::fs::write(&program, "#!/bin/sh\necho up\nexec sleep 1000\n").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let old = p.json(["run", "--", "./serve", "now"])["id"].as_str().unwrap().to_owned();
+    // The shell of the script has read it by then.
+    let old = p.json(["run", "--until", "up", "--", "./serve", "now"])["id"].as_str().unwrap().to_owned();
     std::fs::remove_file(&program).unwrap();
     let failed = p.call(["restart", &old]);
     assert_eq!((failed.code, failed.text().as_str()), (Some(127), ""), "{failed:?}");

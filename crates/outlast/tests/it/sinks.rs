@@ -45,13 +45,14 @@ fn a_hook_has_the_name_and_the_exit_code_without_reading_json() {
     let p = product();
     let log = p.work().join("told");
     let write = format!(
-        "printf '%s|%s|%.23s' \\\"$OUTLAST_NAME\\\" \\\"$OUTLAST_EXIT_CODE\\\" \\\"$OUTLAST_TEXT\\\" > {0}.new; mv {0}.new {0}",
+        "printf '%s|%s|%s' \\\"$OUTLAST_NAME\\\" \\\"$OUTLAST_EXIT_CODE\\\" \\\"$OUTLAST_TEXT\\\" > {0}.new; mv {0}.new {0}",
         log.display()
     );
     p.configure(&format!("[[hook]]\nname = \"told\"\ncommand = \"{write}\""));
     p.run_with(&["--notify", "--name", "web", "--session", "s"], "exit 3");
     let said = eventually("the hook", || std::fs::read_to_string(&log).ok());
-    assert_eq!(said, "web|3|[IMPORTANT: Background ");
+    let (said, _after) = said.split_once(" after ").unwrap_or_else(|| panic!("{said}"));
+    assert_eq!(said, "web|3|web failed (exit 3)");
     assert_eq!(p.json(["events", "drain", "--session", "s"])["events"][0]["event"]["name"], "web");
 }
 

@@ -58,6 +58,7 @@ pub(super) fn read(line: &str) -> Entered {
     }
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim();
+    let first = if first == "/exit" { "/quit" } else { first };
     if first.strip_prefix('/').is_none_or(|name| name.contains('/')) {
         return Entered::Words(text.to_owned());
     }
@@ -105,6 +106,7 @@ mod tests {
     fn a_line_is_a_command_or_words() {
         assert_eq!(read("  "), Entered::Nothing);
         assert_eq!(read(" /new "), Entered::Command(SlashCommand::New));
+        assert_eq!(read("/exit"), Entered::Command(SlashCommand::Quit));
         assert_eq!(read("/resume"), Entered::Command(SlashCommand::Resume(None)));
         assert_eq!(read("/resume  2 "), Entered::Command(SlashCommand::Resume(Some(2))));
         assert_eq!(read("//new"), Entered::Words("/new".into()));

@@ -117,7 +117,7 @@ impl std::str::FromStr for ChatName {
         let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
         let is_path = text.chars().all(|c| c == '.');
         if VERBS.contains(&text) {
-            return Err(format!("`{text}` is a subcommand of `outlast chat`, not a conversation; it comes before all options"));
+            return Err(format!("`{text}` is a command of `outlast chat`, not a conversation; it comes before all options"));
         }
         if text.is_empty() || text.len() > MAX_NAME_LEN || !is_plain || is_path {
             let order = if text.contains(' ') { "; `chat send` takes the name before the message" } else { "" };
@@ -178,6 +178,31 @@ fn no_conversation_but(name: &ChatName, there_are: &[ConversationInfo]) -> Failu
 /// The failure of a request about a conversation.
 fn failed(name: &ChatName, error: ClientError) -> Failure {
     if error.code() == code::NO_CONVERSATION { no_conversation(name) } else { error.into() }
+}
+
+/// The same for a request that may have named a new conversation by mistake, or an agent that there is not.
+async fn failed_with_meant(chat: &Chat, name: &ChatName, error: ClientError) -> Failure {
+    let failure = failed(name, error);
+    if failure.code() != code::BAD_REQUEST {
+        return failure;
+    }
+    let what = failure.error().to_owned();
+    if what.contains(" is new, and no agent ") {
+        // Without a list there is only no suggestion.
+        let all = chat.list().await.unwrap_or_default();
+        let near = nearest(name.short(), all.iter().map(|conversation| conversation.name.as_str()));
+        if !near.is_empty() {
+            let hint = format!("did you mean {}? For a new one, {}", near.join(" or "), failure.hint());
+            return failure.hinting(hint);
+        }
+    } else if what.starts_with("there is no agent claude") {
+        let hint = format!(
+            "Claude Code does not speak ACP by itself; [gateway.agents.claude] in config.toml can name an adapter for it. {}",
+            failure.hint()
+        );
+        return failure.hinting(hint);
+    }
+    failure
 }
 
 /// Whether the gateway cannot be reached at the moment. A refusal, in contrast, does not pass.

@@ -12,7 +12,7 @@ use super::markdown::{ChatPaint, StyledLine, TextStyle};
 use super::read::{ChatReader, ChatSource, ShownConversation};
 use super::requests::{ChatNews, ChatRequest, RequestQueue};
 use super::view::{CONTEXT_PARTS, ChatView};
-use super::{AgentArgs, ChatName, Context, Failure, connect, failed, piped, send, show};
+use super::{AgentArgs, ChatName, Context, Failure, connect, failed, failed_with_meant, piped, send, show};
 use crate::config::Colours;
 use clap::Args;
 use outlast_client::{ChatEvent, ChatFeed, ClientError, Content, Heard, Opened, Setup, Shown, Time, TurnInfo, TurnState, message_id};
@@ -59,7 +59,10 @@ impl ChatOpen {
         }
         let setup = self.agent.setup(ctx);
         let chat = connect(ctx).await?;
-        let opened = chat.open(&self.name.key, &setup).await.map_err(|e| failed(&self.name, e))?;
+        let opened = match chat.open(&self.name.key, &setup).await {
+            Ok(opened) => opened,
+            Err(e) => return Err(failed_with_meant(&chat, &self.name, e).await),
+        };
         if !is_terminal {
             return piped::perform(ctx, &chat, &self.name, &setup).await;
         }
@@ -467,7 +470,7 @@ fn help() -> Vec<StyledLine> {
         "Tab        complete a command",
         "//         begin a message with a slash; a path such as /etc/hosts needs one slash",
         "Up, Down   what was said before",
-        "y a n d    or a number, then Enter: answer a question about a permission; a longer line is a message",
+        "y a n d    when the agent asks: y yes, a always, n no, d never, or a number, + Enter; a longer line is a message",
     ];
     commands.chain(keys.map(str::to_owned)).map(|line| StyledLine::of(TextStyle::Quiet, &line).hanging(HELP_COLUMN)).collect()
 }

@@ -4,7 +4,7 @@ use super::super::ending::TIMED_OUT;
 use super::super::out::tame;
 use super::super::{input, progress, progress::About, some_seconds};
 use super::show::{ANSWERED_NOTHING, outcome_words};
-use super::{AgentArgs, ChatName, Context, Failure, connect, failed, view};
+use super::{AgentArgs, ChatName, Context, Failure, connect, failed_with_meant, view};
 use crate::points;
 use clap::Args;
 use outlast_client::{
@@ -55,7 +55,10 @@ impl ChatSend {
         };
         let setup = self.agent.setup(ctx);
         let chat = connect(ctx).await?;
-        let accepted = chat.send(&self.name.key, &id, &words, &setup).await.map_err(|e| failed(&self.name, e))?;
+        let accepted = match chat.send(&self.name.key, &id, &words, &setup).await {
+            Ok(accepted) => accepted,
+            Err(e) => return Err(failed_with_meant(&chat, &self.name, e).await),
+        };
         points::reach(&ctx.world, "chat.accepted");
         if !self.wait {
             return tell_accepted(ctx, &self.name, &id, &accepted);

@@ -96,7 +96,7 @@ fn judge(named: &str, again: &str, program: &str, found: ProbeResult) -> Check {
         ProbeResult::CannotRun(why) => {
             broken(format!("{program} cannot be run: {why}")).hint(format!("`{again}` makes it name this program"))
         }
-        ProbeResult::Ended(words) if words.contains("unrecognized subcommand") => {
+        ProbeResult::Ended(words) if words.contains("unrecognized subcommand") || words.contains("unrecognized verb") => {
             broken(format!("{program} has no `mcp` command: it is older than the entry"))
                 .hint(format!("upgrade it, or run `{again}` with a newer program"))
         }

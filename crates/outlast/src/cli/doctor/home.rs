@@ -86,15 +86,15 @@ fn lasting(found: Option<(&str, Lasting)>, container: Option<Container>, goes_wi
 }
 
 fn room(home: &Path) -> Check {
-    const NAME: &str = "room";
+    const NAME: &str = "disk space";
     let Ok(s) = statvfs(home) else {
-        return Check::degraded(NAME, &["P2"], "the free room of the home cannot be read")
+        return Check::degraded(NAME, &["P2"], "the free disk space of the home cannot be read")
             .means("output may be dropped without an earlier warning")
             .hint("look at it with `df`");
     };
     let bytes = s.f_bavail.saturating_mul(s.f_frsize);
     let means = "once it is full, output is dropped and shown as a gap, and no new command is started; exit codes are still recorded";
-    let hint = "make room: `outlast clean` removes finished processes, and a smaller retention.bytes keeps less";
+    let hint = "free some disk space: `outlast clean` removes finished processes, and a smaller retention.bytes keeps less";
     if bytes < LITTLE_ROOM {
         return Check::degraded(NAME, &["P2"], format!("{} are left for the home", times::size(bytes))).means(means).hint(hint);
     }

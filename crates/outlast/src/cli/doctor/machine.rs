@@ -42,8 +42,10 @@ pub(super) fn checks(ctx: &Context, facts: &DoctorFacts<'_>) -> Vec<Check> {
 /// `seen`: whether the trial found full protection after it killed a keeper. Without a trial the kernel's version decides.
 fn kernel(release: &str, seen: Option<bool>) -> Check {
     match seen {
-        Some(true) => Check::ok("kernel", format!("{release}: a command stayed fully protected after the trial had killed a keeper")),
-        None if keeps_exit_status(release) => Check::ok("kernel", format!("{release}: full protection, also after a keeper was lost")),
+        Some(true) => Check::ok("kernel", format!("{release}: after one keeper was killed, a kill of the other loses no exit code either")),
+        None if keeps_exit_status(release) => {
+            Check::ok("kernel", format!("{release}: after one keeper was killed, a kill of the other loses no exit code either"))
+        }
         Some(false) | None => {
             let what = if keeps_exit_status(release) {
                 "does not tell an exit status to a second keeper here"

@@ -1,15 +1,19 @@
 //! `outlast events next`, `drain` and `follow`: they print notices, and take them under a lease.
 
-use super::super::{Context, Failure};
+use super::super::{Context, Failure, times};
 use super::{AT_ONCE, Taking, sentence};
 use clap::Args;
-use outlast_client::{Client, ClientError, Notices, Take, Told, Verdict};
+use outlast_client::{Client, ClientError, History, Notices, Take, Told, Verdict};
 use outlast_text::announce_all;
 use serde_json::{Value, json};
 use std::io;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How far back a user is told of notices that were already seen, and how many are looked at.
+const RECENT: Duration = Duration::from_secs(3_600);
+const MAX_RECENT: u32 = 100;
 
 #[derive(Debug, Args)]
 pub(super) struct EventsNextArgs {
@@ -81,7 +85,7 @@ impl EventsDrainArgs {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let batch = Batch::take(client, self.limit, self.taking.lease, self.taking.wait()).await?;
         if batch.given.is_empty() && !ctx.out.json {
-            ctx.out.tip("no notices are pending");
+            tell_none(ctx, client).await;
             return Ok(0);
         }
         let text = match NoticeFormat::of(ctx) {
@@ -95,6 +99,27 @@ impl EventsDrainArgs {
         let written = write(text).await;
         batch.written(written).await
     }
+}
+
+/// Says that no notice is pending. If notices of the last hour were settled because the user saw what they report, it says how many.
+async fn tell_none(ctx: &Context, client: &Client) {
+    if !ctx.out.has_person() {
+        return;
+    }
+    let recent = History::default().newest_first().limit(MAX_RECENT);
+    // Without a history there is only less to say.
+    let found = client.history(recent).await.unwrap_or_default();
+    let (now, session) = (times::now(), client.owner().session.clone().unwrap_or_default());
+    let seen = found.iter().filter(|told| {
+        let is_seen = told.state == "consumed" || (told.state == "pending" && told.observed);
+        is_seen && told.event.session_key == session && now.seconds_since(told.event.created_at) < RECENT.as_secs()
+    });
+    let seen = match seen.count() {
+        0 => String::new(),
+        1 => "; 1 of the last hour was already seen (`outlast events history`)".to_owned(),
+        n => format!("; {n} of the last hour were already seen (`outlast events history`)"),
+    };
+    ctx.out.tip(&format!("no notices are pending{seen}"));
 }
 
 /// Notices that were taken, to be acknowledged once they are written.

@@ -43,7 +43,8 @@ impl Test {
         }
         let notice = notice(&sink.name, kind, session);
         let text = outlast_text::announce(&notice);
-        let trial = try_sink(sink, &Delivery::new(notice, text, 0, times::now(), "")).await;
+        let trial =
+            try_sink(&super::super::with_lines_for_people(sink, ctx.world.zone()), &Delivery::new(notice, text, 0, times::now(), "")).await;
         let way = match sink.way {
             Way::Hook(_) => "hook",
             Way::Webhook(_) => "webhook",

@@ -31,6 +31,14 @@ impl Order {
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
 
+    /// Whether the values become less from row to row, unless the order is reversed.
+    pub(super) fn is_falling(self) -> bool {
+        match self {
+            Self::Cpu | Self::Memory | Self::Rate => true,
+            Self::Age | Self::Process | Self::Owner => false,
+        }
+    }
+
     /// Its name in the head of the list.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -61,7 +69,7 @@ impl Order {
 pub(super) struct Totals {
     pub(super) shown: usize,
     pub(super) running: usize,
-    /// Finished, but not with exit code 0.
+    /// Finished, but neither with exit code 0 nor stopped by a user.
     pub(super) failed: usize,
     /// In percent of one core, if it is known for any.
     pub(super) cpu: Option<f64>,
@@ -178,7 +186,7 @@ impl Listing {
         let mut totals = Totals { shown: self.shown.len(), ..Totals::default() };
         for row in self.shown.iter().map(|i| &self.rows[*i]) {
             totals.running += usize::from(row.is_running());
-            totals.failed += usize::from(row.is_failed());
+            totals.failed += usize::from(row.is_failed() && !row.was_stopped());
             let Some(usage) = &row.usage else { continue };
             totals.memory = Some(totals.memory.unwrap_or(0) + usage.memory);
             totals.cpu = totals.cpu.into_iter().chain(usage.cpu).reduce(|a, b| a + b);

@@ -4,7 +4,7 @@ use crate::cli::conversation::{self, Conversation};
 use crate::cli::ending;
 use crate::cli::out::{Tone, tame};
 use crate::os::Usage;
-use outlast_client::{ProcessId, ProcessInfo, Status};
+use outlast_client::{ProcessId, ProcessInfo, Reason, Status};
 
 /// A process as the engine listed it, with its use of resources.
 #[derive(Debug, Clone)]
@@ -33,6 +33,12 @@ impl Row {
     /// Whether it has finished in another way than with exit code 0.
     pub(super) fn is_failed(&self) -> bool {
         !self.is_running() && self.info.fate.exit_code.flatten() != Some(0)
+    }
+
+    /// Whether it ended because it was stopped, but not at its time limit.
+    pub(super) fn was_stopped(&self) -> bool {
+        let fate = &self.info.fate;
+        fate.completion_reason == Some(Reason::Killed) && fate.termination_source.as_deref() != Some("timeout")
     }
 
     /// The digits of its id.

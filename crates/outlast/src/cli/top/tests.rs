@@ -246,7 +246,7 @@ fn rows_are_ordered_and_those_that_run_come_first() {
     keys(&mut app, "O");
     assert_eq!(order(&app), ["ab12", "ab12", "cd34", "ef56"]);
     keys(&mut app, "oo");
-    assert!(screen(&mut app, 80, 24).contains("▼PROCESS"));
+    assert!(screen(&mut app, 80, 24).contains("▲PROCESS"));
 }
 
 /// What a request of the feed came to, for one process.

@@ -25,8 +25,13 @@ pub(super) struct ProcfileEntry {
 impl Procfile {
     pub(super) fn read(given: &OsStr, path: &Path) -> Result<Self, Failure> {
         let shown = given.to_string_lossy().into_owned();
-        let refused = |what: String| Failure::refused(what, "a line is `name: command`, such as `web: npm start`; FILE names another file");
-        let cannot = |e: std::io::Error| refused(format!("cannot read {shown}: {e}"));
+        let refused = |what: String| Failure::refused(what, "a line is `name: command`, such as `web: npm start`");
+        let cannot = |e: std::io::Error| {
+            Failure::refused(
+                format!("cannot read {shown}: {e}"),
+                "`outlast up FILE` reads FILE, `outlast up` the file Procfile in the current directory",
+            )
+        };
         let text = std::fs::read(path).map_err(cannot)?;
         // The same file has the same label, however it was named.
         let path = path.canonicalize().map_err(cannot)?;
@@ -35,6 +40,12 @@ impl Procfile {
             return Err(refused(format!("{shown} has no line that names a command")));
         }
         Ok(Self { given: shown, path, entries })
+    }
+
+    /// The file as a user can name it from here: as it was given, if `--label procfile=` finds it by that.
+    pub(super) fn typed(&self) -> String {
+        let is_found = Path::new(&self.given).canonicalize().is_ok_and(|path| path == self.path);
+        if is_found { self.given.clone() } else { self.path.to_string_lossy().into_owned() }
     }
 
     /// The directory in which its commands run.

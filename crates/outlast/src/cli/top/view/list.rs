@@ -41,7 +41,7 @@ impl TopColumn {
             Self::Cpu => "CPU%",
             Self::Memory => "MEM",
             Self::Rate => "OUT/s",
-            Self::Age => "AGE",
+            Self::Age => "TIME",
             Self::Owner => "OWNER",
             Self::Command => "COMMAND",
             Self::LastLine => "LAST LINE",
@@ -101,7 +101,7 @@ fn columns(width: usize, longest: Longest) -> Vec<(TopColumn, usize)> {
     use TopColumn::*;
     let is_wide = width >= WIDE;
     let state = longest.state.clamp(7, if width >= 72 { 16 } else { 10 });
-    let mut fixed = vec![(State, state), (Cpu, 5), (Memory, 5), (Rate, 5), (Age, 4)];
+    let mut fixed = vec![(State, state), (Cpu, 5), (Memory, 5), (Rate, 5), (Age, if width < 32 { 4 } else { 5 })];
     if longest.owner > 0 && width >= 72 {
         fixed.push((Owner, longest.owner.clamp(6, if is_wide { 16 } else { 8 })));
     }
@@ -146,7 +146,7 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: TopPaint) -> Option<u1
     let mut x = 0;
     for (column, room) in &columns {
         let is_order = column.is_ordered_by(app.list.order);
-        let arrow = if app.list.reversed { "▲" } else { "▼" };
+        let arrow = if app.list.order.is_falling() == app.list.reversed { "▲" } else { "▼" };
         let head = if is_order { format!("{arrow}{}", column.head()) } else { column.head().to_owned() };
         put_cell(buffer, x, 1, (*column, *room), &head, paint.tone(Tone::Quiet));
         x += *room as u16 + 1;
