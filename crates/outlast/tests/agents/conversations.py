@@ -8,7 +8,8 @@ DIR has packages, as for told.py; drive.py says how each client is driven. FILE 
     apart       two conversations of the client in one directory, in a process each, are alive at the same time. In one of them the model starts a command, and the
                 turn ends. The engine is killed, the command ends. Then both take turns, the other one first, in which the model calls tools, but never `notices`
     together    the same with two conversations in one process of the client
-    woken       the same with a client that is woken: the model calls no tool
+    later       the process of the first conversation is killed, too. A conversation that begins later is told, the one that lived beside it is not
+    woken       two conversations of a client that is woken: the model calls no tool
     gives-up    the model runs a command that takes seven seconds, and does what it is told: told to try again, it does
     waits       the model waits for a command for longer than the client waits for the answer, and calls another tool later
 
@@ -24,11 +25,12 @@ import sys
 import time
 
 from drive import CLIENTS, Bare, Caller
-from told import command as gated, ended, ends, is_due, let_go, tells
+from told import command as gated, ended, ends, is_due, let_go, open_gate, tells
+from woken import WOKEN
 from world import Missing, World, arguments, eventually
 
 # How a conversation is found among all that the model is asked.
-A, B = "amber", "birch"
+A, B, C = "amber", "birch", "cedar"
 # The code of a command that is waited for, and how its end is told, in an answer or in a notice.
 WAITED_CODE = 3
 TOLD = re.compile(rf"exit(ed with)?[ _]code\W{{0,8}}{WAITED_CODE}\b", re.IGNORECASE)
@@ -48,18 +50,27 @@ def wrong_unless(holds, what):
 class Stage:
     """Two conversations of a client."""
 
-    def __init__(self, world, client, turns, together=False):
-        self.world, self.client = world, client
+    def __init__(self, world, client, turns, together=False, later=()):
+        self.world, self.client, self.turns = world, client, turns
         world.play(turns)
         client.serve(world, [world.outlast, "mcp"], {"OUTLAST_HOME": world.path("outlast")})
-        started = [client.start(world)]
-        if not together and len(turns) > 1:
-            started.append(client.start(world))
-        self.talks = {}
-        for n, (name, script) in enumerate(turns.items()):
-            self.talks[name] = started[n % len(started)].open(name)
-            if isinstance(client, Bare):
-                self.talks[name] = client.callers[name] = Caller(self.talks[name], script)
+        self.talks, self.children, self.started = {}, {}, client.start(world) if together else None
+        for name in turns:
+            if name not in later:
+                self.open(name)
+
+    def open(self, name, earlier=None):
+        """Begins a conversation, in a process of its own if they are not together, or goes on with an earlier one if the client names it in its calls. Its name."""
+        before = list(self.world.children)
+        started = self.started or self.client.start(self.world)
+        if earlier and hasattr(started, "resume"):
+            self.talks[earlier] = started.resume(self.talks[earlier])
+            return earlier
+        self.talks[name] = started.open(name)
+        if isinstance(self.client, Bare):
+            self.talks[name] = self.client.callers[name] = Caller(self.talks[name], self.turns[name])
+        self.children[name] = [child for child in self.world.children if child not in before]
+        return name
 
     def turn(self, name, seconds=120):
         self.talks[name].begin(f"{name}: go on")(seconds)
@@ -91,27 +102,86 @@ def scene_of_two(together):
             A: turns_of(client, tools.start(gated(world, 0)), tools.look(), tools.list()),
             B: turns_of(client, tools.look(), tools.look(), tools.list()),
         }, together)
-        for name in (A, B):
-            stage.turn(name)
-        running = [one for one in world.json("list")["processes"] if "gate-0 " in one["command"]]
-        assert len(running) == 1, f"the command was not started: {stage.last(A)}"
-        process = running[0]["session_id"]
-        kill_engine(world)
-        let_go(world, 0)
-        assert ended(world) == [process]
+        process = started_and_ended(world, stage, [])
         told = []
         for _ in range(2):
             for name in (B, A):
                 stage.turn(name)
                 told.append(stage.seen(name, tells(process)))
         other, right, other_later, right_later = told
+        if together and client.shares:
+            wrong_unless(other_later + right_later == 1, f"told in {right_later} messages, in the other conversation in {other_later}")
+            return "one server for both conversations, which does not learn which one calls: told once, to the one that calls first"
         wrong_unless(other == other_later == 0, f"the other conversation is told ({max(other, other_later)} messages), the right one {right_later or 'is not'}")
         wrong_unless(right == 1 and right_later == 1, f"told in {right} messages, after the next turn in {right_later}")
-        eventually("the notice to be settled", lambda: {one["state"] for one in ends(world)} == {"delivered"})
-        shown = len(tells(process).findall("".join(client.shown(world, A))))
-        return "told once" if shown == 1 else f"told in one answer, {shown} times there"
+        return settled(world, client, A, process)
 
     return play
+
+
+def started_and_ended(world, stage, die):
+    """The process that the first conversation started, once it has ended. The engine and these processes of the client are killed before."""
+    for name in (A, B):
+        stage.turn(name)
+    running = [one for one in world.json("list")["processes"] if "gate-0 " in one["command"]]
+    assert len(running) == 1, f"the command was not started: {stage.last(A)}"
+    for child in die:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    kill_engine(world)
+    let_go(world, 0)
+    process = running[0]["session_id"]
+    assert ended(world) == [process]
+    return process
+
+
+def settled(world, client, name, process):
+    eventually("the notice to be settled", lambda: {one["state"] for one in ends(world)} == {"delivered"})
+    shown = len(tells(process).findall("".join(client.shown(world, name))))
+    return "told once" if shown == 1 else f"told in one answer, {shown} times there"
+
+
+def later(world, client):
+    tools = client.tools
+    stage = Stage(world, client, {
+        A: turns_of(client, tools.start(gated(world, 0)), tools.look(), tools.look()),
+        B: turns_of(client, tools.look(), tools.look(), tools.look()),
+        C: turns_of(client, tools.look(), tools.look()),
+    }, later=[C])
+    process = started_and_ended(world, stage, stage.children[A])
+    stage.turn(B)
+    name = stage.open(C, earlier=A)
+    for _ in range(2):
+        stage.turn(name)
+        stage.turn(B)
+        right, other = stage.seen(name, tells(process)), stage.seen(B, tells(process))
+        wrong_unless(other == 0, f"the other conversation is told ({other} messages), the later one {right or 'is not'}")
+        wrong_unless(right == 1, f"told in {right} messages")
+    return settled(world, client, name, process)
+
+
+def woken(world, client):
+    """Nothing calls a tool of ours once the command has ended, until the client was woken."""
+    tools = client.tools
+    stage = Stage(world, client, {
+        A: [*turns_of(client, tools.start(gated(world, 0))), {"text": "noted"}, *turns_of(client, tools.look())],
+        B: turns_of(client, tools.look(), tools.look()),
+    }, together=True)
+    # An engine reads its sinks when it starts.
+    world.call(world.outlast, "engine", "stop")
+    for name in (A, B):
+        stage.turn(name)
+    process = world.json("list")["processes"][0]["session_id"]
+    kill_engine(world)
+    open_gate(world, 0)
+    eventually("the turn that it is woken for", lambda: stage.seen(A, tells(process)) or stage.seen(B, tells(process)))
+    eventually("the notice to be settled", lambda: {one["state"] for one in ends(world)} == {"delivered"})
+    for name in (B, A):
+        stage.turn(name)
+    right, other = stage.seen(A, tells(process)), stage.seen(B, tells(process))
+    wrong_unless(other == 0, f"the other conversation is told ({other} messages), the right one {right or 'is not'}")
+    wrong_unless(right == 1, f"told in {right} messages")
+    return "woken, and told once"
 
 
 def gives_up(world, client):
@@ -175,14 +245,15 @@ def times_told(stage):
     return sum(bool(TOLD.search(one)) for one in stage.client.shown(stage.world, A))
 
 
-SCENES = {"apart": scene_of_two(False), "together": scene_of_two(True), "gives-up": gives_up, "waits": waits}
+ALL = {**CLIENTS, **WOKEN}
+SCENES = {"apart": scene_of_two(False), "together": scene_of_two(True), "later": later, "woken": woken, "gives-up": gives_up, "waits": waits}
 
 
 def row(name, args):
     """What came of the scenes with a client."""
-    client, found = CLIENTS[name], {"client": name}
+    client, found = ALL[name], {"client": name}
     for scene, play in SCENES.items():
-        if args.only and scene not in args.only:
+        if args.only and scene not in args.only or (scene == "woken") != (name in WOKEN):
             continue
         world, began = World(name, args), time.monotonic()
         kept = False
@@ -211,9 +282,9 @@ def main():
         add("--only", action="append", metavar="SCENE", choices=list(SCENES), help=", ".join(SCENES))
         add("--keep", action="store_true", help="keep what was made")
 
-    args = arguments(__doc__.splitlines()[0], CLIENTS, more)
+    args = arguments(__doc__.splitlines()[0], ALL, more)
     rows = []
-    for name in args.names or CLIENTS:
+    for name in args.names or ALL:
         rows.append(row(name, args))
         if args.to:
             with open(args.to, "w") as file:

@@ -21,6 +21,8 @@ class Client:
     final = {"text": "done"}
     # What the model has to do before it can call a tool of a server.
     before = []
+    # Whether all conversations of a process have one server, and nothing in a call says which conversation it is.
+    shares = False
     # After how many seconds it gives up a call, as facts.py measured, unless that is more than a minute.
     gives_up = None
 
@@ -42,7 +44,8 @@ class Client:
 class Program(Client):
     """A client that is a program, and speaks ACP."""
 
-    def __init__(self, name, argv, configure, tools, env=None, gives_up=None):
+    def __init__(self, name, argv, configure, tools, env=None, gives_up=None, shares=False):
+        self.shares = shares
         self.name, self.argv, self.configure, self.tools, self.env, self.gives_up = name, argv, configure, tools, env, gives_up
 
     def serve(self, world, program, env):
@@ -288,13 +291,13 @@ def qwen_env(world):
 
 CLIENTS = {one.name: one for one in (
     Program("gemini", ["gemini", "--acp", "--approval-mode", "yolo", "--model", "gemini-2.5-flash"], configure_gemini, calls.Native("mcp_outlast_"), gemini_env),
-    Program("qwen", ["qwen", "--acp", "--approval-mode", "yolo"], configure_qwen, calls.Native("mcp__outlast__"), qwen_env),
-    Program("cline", ["cline", "--acp"], configure_cline, calls.Native("outlast__"), cline_env),
-    Program("vibe", ["vibe-acp"], configure_vibe, calls.Vibe(), lambda world: {"MOCK_KEY": "none"}),
+    Program("qwen", ["qwen", "--acp", "--approval-mode", "yolo"], configure_qwen, calls.Native("mcp__outlast__"), qwen_env, shares=True),
+    Program("cline", ["cline", "--acp"], configure_cline, calls.Native("outlast__"), cline_env, gives_up=60),
+    Program("vibe", ["vibe-acp"], configure_vibe, calls.Vibe(), lambda world: {"MOCK_KEY": "none"}, gives_up=60),
     CodexProgram("codex", ["codex"], configure_codex, calls.Codex()),
-    Program("opencode", ["opencode", "acp"], configure_opencode, calls.Native("outlast_")),
-    Program("kimi", ["kimi", "acp"], configure_kimi, calls.Native("mcp__outlast__")),
-    Program("hermes", ["hermes", "acp"], configure_hermes, calls.Hermes("mcp__outlast__")),
+    Program("opencode", ["opencode", "acp"], configure_opencode, calls.Native("outlast_"), shares=True),
+    Program("kimi", ["kimi", "acp"], configure_kimi, calls.Native("mcp__outlast__"), shares=True),
+    Program("hermes", ["hermes", "acp"], configure_hermes, calls.Hermes("mcp__outlast__"), shares=True),
     Library("openai-agents", "openai-agents", "openai-agents", gives_up=5),
     Library("openai-agents", "openai-agents", "openai-agents-structured", gives_up=5),
     Library("openai-agents-mcp1", "openai-agents", "openai-agents-mcp1", driver="openai-agents", gives_up=5),
@@ -306,7 +309,7 @@ CLIENTS = {one.name: one for one in (
     Library(name="smolagents-structured", **SMOLAGENTS),
     Bare("fastmcp3", "fastmcp", "fastmcp3", driver="fastmcp"),
     Bare("fastmcp", "fastmcp", "fastmcp"),
-    Typescript("sdk-old", "@modelcontextprotocol/sdk", "sdk-old"),
-    Typescript("sdk-new", "@modelcontextprotocol/sdk", "sdk-new"),
-    Typescript("client-ts", "@modelcontextprotocol/client", "client-ts"),
+    Typescript("sdk-old", "@modelcontextprotocol/sdk", "sdk-old", gives_up=60),
+    Typescript("sdk-new", "@modelcontextprotocol/sdk", "sdk-new", gives_up=60),
+    Typescript("client-ts", "@modelcontextprotocol/client", "client-ts", gives_up=60),
 )}

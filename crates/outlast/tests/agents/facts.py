@@ -56,18 +56,23 @@ def opened(client, started, name, turns):
     return talk
 
 
+def call_of_slow(world):
+    """When the slow tool was called, and when the client told its server that it has given up, if it has."""
+    called = cancelled = number = None
+    for one in noted(world):
+        message = one.get("message", {})
+        params = message.get("params", {})
+        if params.get("name") == "slow":
+            called, number = one["time"], message["id"]
+        if message.get("method") == "notifications/cancelled" and number is not None and params.get("requestId") == number:
+            cancelled = one["time"]
+    return called, cancelled
+
+
 def wait_for_the_end(world, client, ends, patience):
     """When the client gives up its call, and what its model is told of it."""
-    end, called, cancelled = time.monotonic() + patience, None, None
-    while time.monotonic() < end:
-        for one in noted(world):
-            message = one.get("message", {})
-            if message.get("params", {}).get("name") == "slow":
-                called = called or one["time"]
-            if message.get("method") == "notifications/cancelled":
-                cancelled = one["time"]
-        if called and cancelled:
-            break
+    end = time.monotonic() + patience
+    while time.monotonic() < end and call_of_slow(world)[1] is None:
         try:
             ends(0.2)
             break
@@ -75,14 +80,16 @@ def wait_for_the_end(world, client, ends, patience):
             if "did not end" not in str(why) and "no answer" not in str(why):
                 raise
     else:
-        return {"gave_up_seconds": None, "patience_seconds": patience, "cancels": None}, None
-    assert called, f"the call never came: {client.shown(world, A)[-2:]}"
+        if call_of_slow(world)[1] is None:
+            return {"gave_up_seconds": None, "patience_seconds": patience, "cancels": None}, None
     try:
         ends(30)
     except AssertionError:
         pass  # The client told its server, and something else keeps the turn.
+    called, cancelled = call_of_slow(world)
+    assert called, f"the call never came: {client.shown(world, A)[-2:]}"
     over = [one["time"] for one in model.said(world.log) if one["time"] > called + 0.5] if os.path.exists(world.log) else []
-    at = cancelled or min(over, default=time.time())
+    at = min([*over, *([cancelled] if cancelled else [])], default=time.time())
     return {"gave_up_seconds": round(at - called, 1), "cancels": cancelled is not None}, (client.shown(world, A) or [None])[-1]
 
 
@@ -99,6 +106,7 @@ def sent(world, talks):
     return {
         "client_info": first.get("clientInfo"), "protocol": first.get("protocolVersion"), "capabilities": first.get("capabilities"),
         "methods": list(dict.fromkeys(m["method"] for m in messages if "method" in m)),
+        "cancelled": [m["params"] for m in messages if m.get("method") == "notifications/cancelled"],
         "first_method": messages[0].get("method") if messages else None,
         "meta_of_initialize": first.get("_meta"), "meta_of_calls": [one.get("_meta") for one in calls],
         "environment": {key: value for key, value in added.items() if any(word in key for word in ("SESSION", "THREAD", "CONVERSATION", "_ID"))},

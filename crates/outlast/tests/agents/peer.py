@@ -115,13 +115,17 @@ class AppServer:
     def open(self, _name):
         return CodexThread(self.peer, self.peer.call("thread/start", {"cwd": self.world.path("work")})["thread"]["id"])
 
+    def resume(self, thread):
+        self.peer.call("thread/resume", {"threadId": thread.id, "excludeTurns": True})
+        return CodexThread(self.peer, thread.id)
+
 
 class CodexThread:
     def __init__(self, peer, thread):
         self.peer, self.id = peer, thread
 
     def begin(self, prompt):
-        self.peer.call("turn/start", {"threadId": self.id, "input": [{"type": "text", "text": prompt}]})
+        turn = self.peer.call("turn/start", {"threadId": self.id, "input": [{"type": "text", "text": prompt}]})["turn"]["id"]
 
         def wait(seconds=PATIENCE):
             while True:
@@ -130,7 +134,7 @@ class CodexThread:
                 except queue.Empty:
                     raise AssertionError(f"the turn did not end: {self.peer.errors()}") from None
                 params = message.get("params") or {}
-                if message["method"] == "turn/completed" and params.get("threadId") == self.id:
+                if message["method"] == "turn/completed" and params["turn"]["id"] == turn:
                     return params
 
         return wait

@@ -47,9 +47,13 @@ def tells(process, code=CODE):
     return re.compile(rf"Background process (\S+ \()?{process}\)? exited \(exit code {code}\)")
 
 
+def open_gate(world, n):
+    open(world.path(f"gate-{n}"), "w").close()
+
+
 def let_go(world, n):
     """Ends a command, and returns when its notice is due."""
-    open(world.path(f"gate-{n}"), "w").close()
+    open_gate(world, n)
     eventually(f"the notice of command {n}", lambda: len(ends(world)) > n and is_due(ends(world)[n]))
 
 
