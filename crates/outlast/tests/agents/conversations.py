@@ -111,12 +111,17 @@ def scene_of_two(together):
         other, right, other_later, right_later = told
         if together and client.shares:
             wrong_unless(other_later + right_later == 1, f"told in {right_later} messages, in the other conversation in {other_later}")
-            return "one server for both conversations, which does not learn which one calls: told once, to the one that calls first"
-        wrong_unless(other == other_later == 0, f"the other conversation is told ({max(other, other_later)} messages), the right one {right_later or 'is not'}")
+            return "told once, to the one that calls first: its calls do not say which conversation it is"
+        only_one(other + other_later, right_later)
         wrong_unless(right == 1 and right_later == 1, f"told in {right} messages, after the next turn in {right_later}")
         return settled(world, client, A, process)
 
     return play
+
+
+def only_one(other, right):
+    """The other conversation is told nothing."""
+    wrong_unless(other == 0, "both conversations are told" if right else "the other conversation is told, the right one is not")
 
 
 def started_and_ended(world, stage, die):
@@ -155,7 +160,7 @@ def later(world, client):
         stage.turn(name)
         stage.turn(B)
         right, other = stage.seen(name, tells(process)), stage.seen(B, tells(process))
-        wrong_unless(other == 0, f"the other conversation is told ({other} messages), the later one {right or 'is not'}")
+        only_one(other, right)
         wrong_unless(right == 1, f"told in {right} messages")
     return settled(world, client, name, process)
 
@@ -179,7 +184,7 @@ def woken(world, client):
     for name in (B, A):
         stage.turn(name)
     right, other = stage.seen(A, tells(process)), stage.seen(B, tells(process))
-    wrong_unless(other == 0, f"the other conversation is told ({other} messages), the right one {right or 'is not'}")
+    only_one(other, right)
     wrong_unless(right == 1, f"told in {right} messages")
     return "woken, and told once"
 

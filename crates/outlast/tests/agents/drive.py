@@ -21,7 +21,7 @@ class Client:
     final = {"text": "done"}
     # What the model has to do before it can call a tool of a server.
     before = []
-    # Whether all conversations of a process have one server, and nothing in a call says which conversation it is.
+    # Whether nothing tells the conversations of one process apart: they share a server, or each call has a new one, and no call names its conversation.
     shares = False
     # After how many seconds it gives up a call, as facts.py measured, unless that is more than a minute.
     gives_up = None
@@ -182,7 +182,8 @@ class Talk:
 class Library(Client):
     """A library for Python, with a model."""
 
-    def __init__(self, place, package, name, driver=None, tools=None, final=None, gives_up=None):
+    def __init__(self, place, package, name, driver=None, tools=None, final=None, gives_up=None, shares=False):
+        self.shares = shares
         self.place, self.package, self.name, self.driver, self.gives_up = place, package, name, driver or name, gives_up
         self.tools, self.final = tools or self.tools, final or self.final
 
@@ -295,14 +296,14 @@ CLIENTS = {one.name: one for one in (
     Program("cline", ["cline", "--acp"], configure_cline, calls.Native("outlast__"), cline_env, gives_up=60),
     Program("vibe", ["vibe-acp"], configure_vibe, calls.Vibe(), lambda world: {"MOCK_KEY": "none"}, gives_up=60),
     CodexProgram("codex", ["codex"], configure_codex, calls.Codex()),
-    Program("opencode", ["opencode", "acp"], configure_opencode, calls.Native("outlast_"), shares=True),
-    Program("kimi", ["kimi", "acp"], configure_kimi, calls.Native("mcp__outlast__"), shares=True),
+    Program("opencode", ["opencode", "acp"], configure_opencode, calls.Native("outlast_"), gives_up=60, shares=True),
+    Program("kimi", ["kimi", "acp"], configure_kimi, calls.Native("mcp__outlast__"), gives_up=60, shares=True),
     Program("hermes", ["hermes", "acp"], configure_hermes, calls.Hermes("mcp__outlast__"), shares=True),
     Library("openai-agents", "openai-agents", "openai-agents", gives_up=5),
     Library("openai-agents", "openai-agents", "openai-agents-structured", gives_up=5),
     Library("openai-agents-mcp1", "openai-agents", "openai-agents-mcp1", driver="openai-agents", gives_up=5),
     Library("pydantic-ai", "pydantic-ai-slim", "pydantic-ai"),
-    Library("langchain", "langchain-mcp-adapters", "langchain"),
+    Library("langchain", "langchain-mcp-adapters", "langchain", shares=True),
     Library("langchain", "langchain-mcp-adapters", "langchain-session"),
     Library("fast-agent", "fast-agent-mcp", "fast-agent"),
     Library(name="smolagents", **SMOLAGENTS),

@@ -98,7 +98,12 @@ def sent(world, talks):
     lines = noted(world)
     servers = {one["pid"]: one for one in lines if "started" in one}
     messages = [one["message"] for one in lines if "message" in one]
-    first = next((m for m in messages if m.get("method") == "initialize"), {"params": {}})["params"]
+    first = next((m["params"] for m in messages if m.get("method") == "initialize"), None)
+    if first is None:
+        # The revision without a handshake has it in each request.
+        meta = next((m["params"]["_meta"] for m in messages if m.get("method") == "tools/call"), {})
+        first = {key: meta.get(f"io.modelcontextprotocol/{name}") for key, name in
+                 (("clientInfo", "clientInfo"), ("protocolVersion", "protocolVersion"), ("capabilities", "clientCapabilities"))}
     known = {*world.env, "LC_CTYPE", "_", "PWD", "OLDPWD", "SHLVL"}
     added = {key: value for one in servers.values() for key, value in one["started"].items() if key not in known}
     ids = {name: getattr(talk, "id", None) for name, talk in talks.items()}
@@ -123,7 +128,7 @@ def main():
 
     def keep(name):
         def run(world):
-            found[name] = facts(CLIENTS[name], args.patience)(world)
+            found[name] = {"client": name, **facts(CLIENTS[name], args.patience)(world)}
             return json.dumps(found[name])
 
         return run
@@ -131,7 +136,7 @@ def main():
     code = run_all(args, {name: keep(name) for name in CLIENTS}, lambda world, name: CLIENTS[name].version(world))
     if args.to:
         with open(args.to, "w") as file:
-            json.dump(found, file, indent=1)
+            json.dump(list(found.values()), file, indent=1)
     sys.exit(code)
 
 

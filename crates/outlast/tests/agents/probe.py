@@ -13,6 +13,9 @@ import sys
 import time
 
 WORDS = {"text": "word-of-the-text", "structured": "word-of-the-structured-content", "meta": "word-of-the-meta"}
+INFO = {"name": "probe", "version": "1"}
+# What the revision without a handshake asks for.
+CACHED = {"ttlMs": 0, "cacheScope": "private"}
 OBJECT = {"type": "object", "properties": {}}
 TOOLS = [
     {"name": "look", "description": "Look.", "inputSchema": OBJECT, "outputSchema": {"type": "object", "properties": {"said": {"type": "string"}}}},
@@ -22,10 +25,12 @@ TOOLS = [
 
 def answer(method, params):
     """The answer, or None for a method that this server does not have."""
+    if method == "server/discover":
+        return {"supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {"tools": {}}, "_meta": {"io.modelcontextprotocol/serverInfo": INFO}, **CACHED}
     if method == "initialize":
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "probe", "version": "1"}}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": INFO}
     if method == "tools/list":
-        return {"tools": TOOLS}
+        return {"tools": TOOLS, **CACHED}
     if method == "ping":
         return {}
     if method == "tools/call":
@@ -48,7 +53,7 @@ def main():
                 continue
             result = answer(message.get("method"), message.get("params") or {})
             error = {"error": {"code": -32601, "message": "there is no such method"}}
-            reply = {"jsonrpc": "2.0", "id": message["id"], **(error if result is None else {"result": result})}
+            reply = {"jsonrpc": "2.0", "id": message["id"], **(error if result is None else {"result": {"resultType": "complete", **result}})}
             print(json.dumps(reply), flush=True)
         note(ended=True)
 

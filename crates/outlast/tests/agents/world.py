@@ -141,6 +141,22 @@ class World:
             except ProcessLookupError:
                 pass
             child.wait()
+        for pid in self.escaped():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def escaped(self):
+        """Processes that have left the group that they were started in: some clients start a server of their own that stays."""
+        here = f"HOME={self.path('home')}".encode()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    if here in file.read().split(b"\0"):
+                        yield int(pid)
+            except OSError:
+                pass  # It is over, or another user's.
 
 
 # How each agent is told of the model, and that it need not ask.
