@@ -70,7 +70,6 @@ pub(crate) fn run(names: &[String], flags: &Flags<'_>) -> Result<()> {
         bail!("there is no client {unknown}: known are {}", known.join(", "));
     }
     let only: Option<String> = flags.get("--only")?;
-    ensure!(only.is_none() || !flags.has("--record"), "a row of the table has all scenes: --record does not go with --only");
     let root = root(flags)?;
     let facts: Option<PathBuf> = flags.get("--facts")?;
     let program = super::program(flags)?;

@@ -2,7 +2,8 @@
 //
 //     node clients.mjs DIRECTORY PACKAGE PROGRAM [ARGUMENT]...
 //
-// DIRECTORY has `node_modules` with PACKAGE: `@modelcontextprotocol/sdk` or `@modelcontextprotocol/client`.
+// DIRECTORY has `node_modules` with PACKAGE: `@modelcontextprotocol/sdk` or `@modelcontextprotocol/client`. PROGRAM with its arguments is the server, or its
+// address and its token.
 
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
@@ -13,12 +14,20 @@ const [directory, name, program, ...args] = process.argv.slice(2);
 const { resolve } = createRequire(join(directory, "here.cjs"));
 const load = (path) => import(pathToFileURL(resolve(`${name}/${path}`)).href);
 const isNew = name.endsWith("/client");
-const { Client } = isNew ? await import(pathToFileURL(resolve(name)).href) : await load("client/index.js");
-const { StdioClientTransport } = await load(isNew ? "stdio" : "client/stdio.js");
+const main = isNew ? await import(pathToFileURL(resolve(name)).href) : await load("client/index.js");
+
+async function transport() {
+  if (program.startsWith("http://")) {
+    const { StreamableHTTPClientTransport } = isNew ? main : await load("client/streamableHttp.js");
+    return new StreamableHTTPClientTransport(new URL(program), { requestInit: { headers: { Authorization: `Bearer ${args[0]}` } } });
+  }
+  const { StdioClientTransport } = await load(isNew ? "stdio" : "client/stdio.js");
+  return new StdioClientTransport({ command: program, args, env: process.env });
+}
 
 async function open() {
-  const client = new Client({ name: "example-client", version: "1.0.0" }, { capabilities: {} });
-  await client.connect(new StdioClientTransport({ command: program, args, env: process.env }));
+  const client = new main.Client({ name: "example-client", version: "1.0.0" }, { capabilities: {} });
+  await client.connect(await transport());
   return async (call) => {
     try {
       const got = await client.callTool({ name: call.tool, arguments: call.arguments });

@@ -3,13 +3,13 @@
 
     clients.py CLIENT MODEL PROGRAM [ARGUMENT]...
 
-Runs in the environment of the client. MODEL is the address of an OpenAI-compatible server, PROGRAM with its arguments is the MCP server. All settings are the
-client's defaults. Each line of the input is a turn, {"conversation": NAME, "prompt": TEXT}: a new name begins a conversation with a server of its own, and turns
-of different conversations run at the same time. When a turn has ended, a line of output says so: {"conversation": NAME, "answer": ...}, or "error". It exits
-with 1 if there was one.
+Runs in the environment of the client. MODEL is the address of an OpenAI-compatible server, PROGRAM with its arguments is the MCP server, or its address and its
+token. All settings are the client's defaults. Each line of the input is a turn, {"conversation": NAME, "prompt": TEXT}: a new name begins a conversation with a
+server of its own, and turns of different conversations run at the same time. When a turn has ended, a line of output says so: {"conversation": NAME, "answer":
+...}, or "error". It exits with 1 if there was one.
 
-What the prompt says is of no importance: the model is a script. `fastmcp` has no model: its prompt is a call, {"tool": NAME, "arguments": {...}}, and its answer
-is what its caller is given.
+What the prompt says is of no importance: the model is a script. `fastmcp` has no model: its prompt is a call, {"tool": NAME, "arguments": {...}}, and its
+answer is what its caller is given.
 """
 
 import asyncio
@@ -21,19 +21,33 @@ import sys
 ENV = dict(os.environ)
 
 
+def is_remote(program):
+    return program[0].startswith("http://")
+
+
 def server(program):
+    if is_remote(program):
+        return {"url": program[0], "headers": {"Authorization": f"Bearer {program[1]}"}}
     return {"command": program[0], "args": program[1:], "env": ENV}
+
+
+def transport(program):
+    """FastMCP's."""
+    from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+
+    if is_remote(program):
+        return StreamableHttpTransport(**server(program))
+    return StdioTransport(program[0], program[1:], env=ENV)
 
 
 @contextlib.asynccontextmanager
 async def pydantic_ai(model, program, name):
-    from fastmcp.client.transports import StdioTransport
     from pydantic_ai import Agent
     from pydantic_ai.mcp import MCPToolset
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    tools = MCPToolset(StdioTransport(program[0], program[1:], env=ENV), max_retries=5)
+    tools = MCPToolset(transport(program), max_retries=5)
     agent = Agent(OpenAIChatModel("mock", provider=OpenAIProvider(base_url=model, api_key="none")), toolsets=[tools])
     history = []
 
@@ -47,11 +61,12 @@ async def pydantic_ai(model, program, name):
 @contextlib.asynccontextmanager
 async def openai_agents(model, program, name, structured=False):
     from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
-    from agents.mcp import MCPServerStdio
+    from agents.mcp import MCPServerStdio, MCPServerStreamableHttp
     from openai import AsyncOpenAI
 
     set_tracing_disabled(True)
-    async with MCPServerStdio(server(program), use_structured_content=structured) as tools:
+    Server = MCPServerStreamableHttp if is_remote(program) else MCPServerStdio
+    async with Server(server(program), use_structured_content=structured) as tools:
         client = AsyncOpenAI(base_url=model, api_key="none")
         agent = Agent(name="a", mcp_servers=[tools], model=OpenAIChatCompletionsModel(model="mock", openai_client=client))
         history = []
@@ -119,7 +134,7 @@ async def langchain_session(model, program, name):
     from langchain_mcp_adapters.client import MultiServerMCPClient
     from langchain_mcp_adapters.tools import load_mcp_tools
 
-    client = MultiServerMCPClient({"outlast": {**server(program), "transport": "stdio"}})
+    client = MultiServerMCPClient({"outlast": {**server(program), "transport": "streamable_http" if is_remote(program) else "stdio"}})
     async with client.session("outlast") as session:
         yield langchain_turn(model, await load_mcp_tools(session))
 
@@ -141,10 +156,9 @@ def langchain_turn(model, tools):
 @contextlib.asynccontextmanager
 async def fastmcp(model, program, name):
     from fastmcp import Client
-    from fastmcp.client.transports import StdioTransport
     from fastmcp.exceptions import ToolError
 
-    async with Client(StdioTransport(program[0], program[1:], env=ENV)) as client:
+    async with Client(transport(program)) as client:
 
         async def turn(call):
             try:

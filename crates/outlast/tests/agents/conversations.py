@@ -5,9 +5,11 @@
 
 DIR has packages, as for told.py; drive.py says how each client is driven. FILE gets a line of JSON for each client: its version, and what came of each scene.
 
-    apart       two conversations of the client in one directory, in a process each, are alive at the same time. In one of them the model starts a command, and the
-                turn ends. The engine is killed, the command ends. Then both take turns, the other one first, in which the model calls tools, but never `notices`
+    apart       two conversations of the client in one directory, in a process each, are alive at the same time. In one of them the model starts a command, and
+                the turn ends. The engine is killed, the command ends. Then both take turns, the other one first, in which the model calls tools, but never
+                `notices`
     together    the same with two conversations in one process of the client
+    http        the same as `apart` over HTTP, with one server for both
     later       the process of the first conversation is killed, too. A conversation that begins later is told, the one that lived beside it is not
     woken       two conversations of a client that is woken: the model calls no tool
     gives-up    the model runs a command that takes seven seconds, and does what it is told: told to try again, it does
@@ -21,6 +23,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -50,17 +53,17 @@ def wrong_unless(holds, what):
 class Stage:
     """Two conversations of a client."""
 
-    def __init__(self, world, client, turns, together=False, later=()):
+    def __init__(self, world, client, turns, together=False, later=(), remote=False):
         self.world, self.client, self.turns = world, client, turns
         world.play(turns)
-        client.serve(world, [world.outlast, "mcp"], {"OUTLAST_HOME": world.path("outlast")})
+        client.serve(world, served_over_http(world) if remote else [world.outlast, "mcp"], {"OUTLAST_HOME": world.path("outlast")})
         self.talks, self.children, self.started = {}, {}, client.start(world) if together else None
         for name in turns:
             if name not in later:
                 self.open(name)
 
     def open(self, name, earlier=None):
-        """Begins a conversation, in a process of its own if they are not together, or goes on with an earlier one if the client names it in its calls. Its name."""
+        """Begins a conversation, in a process of its own if they are not together, or goes on with an earlier one if the client names it. Returns its name."""
         before = list(self.world.children)
         started = self.started or self.client.start(self.world)
         if earlier and hasattr(started, "resume"):
@@ -83,6 +86,16 @@ class Stage:
         return (self.client.shown(self.world, name) or ["nothing"])[-1][-600:]
 
 
+def served_over_http(world):
+    """The address and the token of a server for several clients."""
+    token = "hush-hush-hush-hush"
+    server = world.start([world.outlast, "mcp", "--http"], env={"OUTLAST_MCP_TOKEN": token}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    line = server.stdout.readline()
+    found = re.search(r"http://\S+/mcp", line)
+    assert found, f"it does not listen: {line}"
+    return [found.group(0), token]
+
+
 def turns_of(client, *calls):
     """A turn for each call; several calls in a list are one turn."""
     turns = list(client.before)
@@ -95,13 +108,15 @@ def kill_engine(world):
     os.kill(world.json("engine", "status", "--no-start")["pid"], signal.SIGKILL)
 
 
-def scene_of_two(together):
+def scene_of_two(together=False, remote=False):
     def play(world, client):
-        tools = client.tools
+        if remote and not client.remote:
+            raise Missing("not driven over HTTP")
+        tools, cannot = client.tools, together and client.shares or remote and client.remote == "without sessions"
         stage = Stage(world, client, {
             A: turns_of(client, tools.start(gated(world, 0)), tools.look(), tools.list()),
             B: turns_of(client, tools.look(), tools.look(), tools.list()),
-        }, together)
+        }, together, remote=remote)
         process = started_and_ended(world, stage, [])
         told = []
         for _ in range(2):
@@ -109,7 +124,7 @@ def scene_of_two(together):
                 stage.turn(name)
                 told.append(stage.seen(name, tells(process)))
         other, right, other_later, right_later = told
-        if together and client.shares:
+        if cannot:
             wrong_unless(other_later + right_later == 1, f"told in {right_later} messages, in the other conversation in {other_later}")
             return "told once, to the one that calls first: its calls do not say which conversation it is"
         only_one(other + other_later, right_later)
@@ -251,7 +266,8 @@ def times_told(stage):
 
 
 ALL = {**CLIENTS, **WOKEN}
-SCENES = {"apart": scene_of_two(False), "together": scene_of_two(True), "later": later, "woken": woken, "gives-up": gives_up, "waits": waits}
+SCENES = {"apart": scene_of_two(), "together": scene_of_two(together=True), "http": scene_of_two(remote=True), "later": later, "woken": woken,
+          "gives-up": gives_up, "waits": waits}
 
 
 def row(name, args):

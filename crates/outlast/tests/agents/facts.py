@@ -3,8 +3,9 @@
 
     facts.py --outlast PROGRAM --agents DIR [--to FILE] [--patience SECONDS] [CLIENT ...]
 
-FILE gets a JSON object of each client: its name for servers and the version of the protocol, the environment of its server, the `_meta` of its calls, which parts
-of an answer its model is given, how many servers two conversations of one process have, and after how long it gives up a call, if it does so within SECONDS.
+FILE gets a JSON object of each client: its name for servers and the version of the protocol, the environment of its server, the `_meta` of its calls, which
+parts of an answer its model is given, how many servers two conversations of one process have, and after how long it gives up a call, if it does so within
+SECONDS.
 PROGRAM is not run.
 """
 

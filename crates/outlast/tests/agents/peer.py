@@ -1,7 +1,6 @@
 """A program that is spoken to with JSON-RPC, one message a line: an agent over ACP, or Codex's app-server."""
 
 import json
-import os
 import queue
 import subprocess
 import threading

@@ -26,7 +26,8 @@ TOOLS = [
 def answer(method, params):
     """The answer, or None for a method that this server does not have."""
     if method == "server/discover":
-        return {"supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {"tools": {}}, "_meta": {"io.modelcontextprotocol/serverInfo": INFO}, **CACHED}
+        meta = {"io.modelcontextprotocol/serverInfo": INFO}
+        return {"supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {"tools": {}}, "_meta": meta, **CACHED}
     if method == "initialize":
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": INFO}
     if method == "tools/list":
@@ -34,7 +35,8 @@ def answer(method, params):
     if method == "ping":
         return {}
     if method == "tools/call":
-        return {"content": [{"type": "text", "text": WORDS["text"]}], "structuredContent": {"said": WORDS["structured"]}, "_meta": {"probe/word": WORDS["meta"]}}
+        content = [{"type": "text", "text": WORDS["text"]}]
+        return {"content": content, "structuredContent": {"said": WORDS["structured"]}, "_meta": {"probe/word": WORDS["meta"]}}
     return None
 
 
