@@ -126,7 +126,7 @@ def scene_of_two(together=False, remote=False):
         other, right, other_later, right_later = told
         if cannot:
             wrong_unless(other_later + right_later == 1, f"told in {right_later} messages, in the other conversation in {other_later}")
-            return "told once, to the one that calls first: its calls do not say which conversation it is"
+            return "told once, to the first that calls"
         only_one(other + other_later, right_later)
         wrong_unless(right == 1 and right_later == 1, f"told in {right} messages, after the next turn in {right_later}")
         return settled(world, client, A, process)
@@ -136,7 +136,7 @@ def scene_of_two(together=False, remote=False):
 
 def only_one(other, right):
     """The other conversation is told nothing."""
-    wrong_unless(other == 0, "both conversations are told" if right else "the other conversation is told, the right one is not")
+    wrong_unless(other == 0, "both are told" if right else "the other one is told")
 
 
 def started_and_ended(world, stage, die):
