@@ -65,6 +65,7 @@ fn main() -> Result<()> {
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["__smoke", ..] => smoke::run(&Flags(&args[1..])),
         ["campaign", "agents", ..] => campaign::agents(&named, &Flags(&args[2..])),
+        ["campaign", "clients", ..] => campaign::clients(&named, &Flags(&args[2..])),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
         ["campaign", "flood", ..] => campaign::flood(&Flags(&args[2..])),
         ["campaign", "fuzz", ..] => campaign::fuzz(&Flags(&args[2..])),

@@ -1,6 +1,7 @@
 //! Campaigns: the product is broken on purpose, many times, and everything it promised is counted.
 
 mod agents;
+mod clients;
 mod core;
 mod faults;
 mod flood;
@@ -24,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 pub(crate) use self::agents::run as agents;
+pub(crate) use self::clients::run as clients;
 pub(crate) use self::core::run as core;
 pub(crate) use self::faults::{alive as is_alive, kill as killed, nest as nest_of, whole as whole_pair};
 pub(crate) use self::flood::run as flood;

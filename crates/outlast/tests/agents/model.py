@@ -7,6 +7,7 @@ Serves on 127.0.0.1 and prints its port as the first line of its output. It answ
 
     POST /v1/chat/completions     streamed or whole, as the request asks
     POST /v1/responses            streamed or whole, as the request asks
+    POST /v1beta/models/M:METHOD  Gemini's `generateContent`, `streamGenerateContent` and `countTokens`
     GET  /v1/models               one model, `mock`
 
 SCRIPT is a file with a JSON list of turns. Each request of a model takes the next one, and past the last one the last is said again:
@@ -16,17 +17,24 @@ SCRIPT is a file with a JSON list of turns. Each request of a model takes the ne
      {"tool": "wait", "arguments": {}, "when": "proc_"},
      {"text": "done", "delay": 0.5}]
 
+or an object with a list for each conversation. A request belongs to the conversation whose name it holds; if it holds none, it takes no turn:
+
+    {"amber": [{"text": "hello"}], "birch": [{"text": "goodbye"}]}
+
     text       what the model says
     tool       a tool that it calls instead, with `arguments`; a name that ends with `*` is the first offered tool that begins so, or ends
                so where the `*` stands in front, so that a script need not know an agent's prefixes
     delay      how many seconds it takes to think
     until      a file: the model thinks until it is there, for two minutes at most
     when       the turn is only taken by a request that holds this text; one that does not hold it is answered with "..." and takes no turn
+    if         the turn is skipped unless the newest message of the request holds this text, in any case of letters
+    keep       with `if`: the turn is not used up, so that it is taken again as long as the text is there; this many times at most
 
 Requests that offer no tools (titles, summaries and the like) are answered with "..." and take no turn.
 
-FILE gets one line of JSON for each request, before it is answered: {"n": 0, "path": "/v1/responses", "turn": 0 or null, "body": {...}}. What the
-model was told is in the body: `said(FILE)` and `count(FILE, text)` of this module read it.
+FILE gets one line of JSON for each request, before it is answered: {"n": 0, "path": "/v1/responses", "turn": 0 or null, "time": seconds since 1970,
+"body": {...}}, and "conversation" if there are several. What the model was told is in the body: `said(FILE)`, `messages(FILE)` and `count(FILE, text)` of this
+module read it.
 
 Made of the standard library alone. Stops with TERM.
 """
@@ -46,43 +54,64 @@ def said(log):
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
+def messages_of(body):
+    """The messages of a request, whichever wire it came by."""
+    messages = body.get("messages") or body.get("input") or body.get("contents") or []
+    return [messages] if isinstance(messages, str) else messages
+
+
+def messages(log, conversation=None):
+    """The messages of the last request that took a turn, as JSON: all that the model sees of the conversation."""
+    taken = [one for one in said(log) if one["turn"] is not None and one.get("conversation") == conversation]
+    return [json.dumps(message, ensure_ascii=False) for message in messages_of(taken[-1]["body"])] if taken else []
+
+
 def count(log, text):
     """In how many messages of the last request that took a turn a text occurs: how often the model sees it."""
-    taken = [one for one in said(log) if one["turn"] is not None]
-    if not taken:
-        return 0
-    body = taken[-1]["body"]
-    messages = body.get("messages") or body.get("input") or []
-    if isinstance(messages, str):
-        messages = [messages]
-    return sum(text in json.dumps(message, ensure_ascii=False) for message in messages)
+    return sum(text in message for message in messages(log))
 
 
 class Script:
     """Which turn is next, and the log. One request at a time."""
 
     def __init__(self, turns, log):
-        self.turns, self.log = turns, log
-        self.next, self.requests, self.lock = 0, 0, threading.Lock()
+        self.turns = turns if isinstance(turns, dict) else {None: turns}
+        self.next = dict.fromkeys(self.turns, 0)
+        self.log, self.requests, self.lock = log, 0, threading.Lock()
 
     def turn(self, path, body):
         with self.lock:
-            at = min(self.next, len(self.turns) - 1)
-            turn = self.turns[at] if self.turns else {"text": "..."}
-            is_for_it = bool(body.get("tools"))
-            when = turn.get("when")
-            if when is not None and when not in json.dumps(body, ensure_ascii=False):
-                is_for_it = False
-            if is_for_it:
-                self.next += 1
-            else:
-                turn, at = {"text": "..."}, None
+            whole = json.dumps(messages_of(body), ensure_ascii=False)
+            name = next((name for name in self.turns if name is None or name in whole), None)
+            turn, at = {"text": "..."}, None
+            if body.get("tools") and name in self.turns:
+                found = self.due(name, body)
+                if found is not None:
+                    at, turn = found, self.turns[name][found] if self.turns[name] else turn
             if self.log:
-                line = json.dumps({"n": self.requests, "path": path, "turn": at, "body": body}, ensure_ascii=False)
-                self.log.write(line + "\n")
+                line = {"n": self.requests, "path": path, "turn": at, "time": time.time(), "body": body}
+                if name is not None:
+                    line["conversation"] = name
+                self.log.write(json.dumps(line, ensure_ascii=False) + "\n")
                 self.log.flush()
             self.requests += 1
             return turn, self.requests
+
+    def due(self, name, body):
+        """The number of the turn that this request takes, if it takes one."""
+        turns = self.turns[name]
+        newest = json.dumps(messages_of(body)[-1:], ensure_ascii=False).lower()
+        while self.next[name] < len(turns) - 1 and turns[self.next[name]].get("if", "").lower() not in newest:
+            self.next[name] += 1
+        at = max(0, min(self.next[name], len(turns) - 1))
+        turn = turns[at] if turns else {}
+        if turn.get("when", "") not in json.dumps(body, ensure_ascii=False):
+            return None
+        if turn.get("keep", 0) > 0:
+            turn["keep"] -= 1
+        else:
+            self.next[name] += 1
+        return at
 
 
 def tool_name(wanted, body):
@@ -92,8 +121,8 @@ def tool_name(wanted, body):
         name = tool.get("name") or (tool.get("function") or {}).get("name")
         if name:
             offered.append(name)
-        # Namespaced tools: the name that is called has the namespace in front.
-        for inner in tool.get("tools") or []:
+        # Namespaced tools: the name that is called has the namespace in front. Gemini's are below one that has no name.
+        for inner in tool.get("tools") or tool.get("functionDeclarations") or []:
             if inner.get("name"):
                 offered.append(inner["name"])
     if wanted.endswith("*"):
@@ -125,6 +154,10 @@ class Handler(BaseHTTPRequestHandler):
             answer = self.say_chat
         elif path.endswith("/responses"):
             answer = self.say_response
+        elif path.endswith(":countTokens"):
+            return self.whole({"totalTokens": 10})
+        elif path.endswith("enerateContent"):
+            answer = self.say_gemini
         else:
             return self.whole({"error": {"message": f"nothing is served at {path}"}}, 404)
         turn, n = self.server.script.turn(path, body)
@@ -142,7 +175,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def stream(self, events, named):
+    def stream(self, events, named, ends_with_done=True):
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
@@ -150,7 +183,7 @@ class Handler(BaseHTTPRequestHandler):
         for event in events:
             name = f"event: {event['type']}\n" if named else ""
             self.wfile.write(f"{name}data: {json.dumps(event)}\n\n".encode())
-        if not named:
+        if not named and ends_with_done:
             self.wfile.write(b"data: [DONE]\n\n")
         self.wfile.flush()
         self.close_connection = True
@@ -178,6 +211,17 @@ class Handler(BaseHTTPRequestHandler):
             ],
             named=False,
         )
+
+    def say_gemini(self, turn, _n, body):
+        part = {"text": turn.get("text", "")}
+        if "tool" in turn:
+            part = {"functionCall": {"name": tool_name(turn["tool"], body), "args": turn.get("arguments", {})}}
+        candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+        usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+        answer = {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "mock"}
+        if "stream" not in self.path:
+            return self.whole(answer)
+        self.stream([answer], named=False, ends_with_done=False)
 
     def say_response(self, turn, n, body):
         if "tool" in turn:

@@ -83,7 +83,7 @@ class World:
     def env(self):
         near = [os.path.dirname(self.outlast), "/usr/local/bin", "/usr/bin", "/bin"]
         for one in reversed(self.agents):
-            near = [os.path.join(one, "node_modules/.bin"), os.path.join(one, "venv/bin")] + near
+            near = [os.path.join(one, part) for part in ("node_modules/.bin", "venv/bin", "vibe/venv/bin")] + near
         if not self.agents:
             near += os.environ["PATH"].split(":")
         return {"HOME": self.path("home"), "PATH": ":".join(near), "LANG": "C.UTF-8", "OUTLAST_HOME": self.path("outlast"), "USER": "tester"}
@@ -141,6 +141,22 @@ class World:
             except ProcessLookupError:
                 pass
             child.wait()
+        for pid in self.escaped():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    def escaped(self):
+        """Processes that have left the group that they were started in: some clients start a server of their own that stays."""
+        here = f"HOME={self.path('home')}".encode()
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    if here in file.read().split(b"\0"):
+                        yield int(pid)
+            except OSError:
+                pass  # It is over, or another user's.
 
 
 # How each agent is told of the model, and that it need not ask.
@@ -199,16 +215,49 @@ def configure_kimi(world):
     world.write("home/.kimi-code/config.toml", f'default_model = "mock"\ntelemetry = false\n\n{models}\n{provider}')
 
 
-def main(description, agents, version_of=World.version):
-    """Runs the agents that are named, or all. `agents` has a function of a world for each, which returns what it has seen."""
+def configure_gemini(world):
+    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False}}
+    world.write("home/.gemini/settings.json", json.dumps(settings))
+
+
+def configure_qwen(world):
+    settings = {"security": {"auth": {"selectedType": "openai"}}, "general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False}}
+    # What it asks its model about, besides the conversation.
+    settings |= {"memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False}, "ui": {"enableFollowupSuggestions": False}}
+    world.write("home/.qwen/settings.json", json.dumps(settings))
+
+
+def configure_cline(world):
+    world.call(world.program("cline"), "auth", "-p", "openai-compatible", "-k", "none", "-m", "mock", "-b", world.model)
+
+
+def configure_vibe(world):
+    text = 'active_model = "mock"\nenable_telemetry = false\nenable_update_checks = false\nenable_auto_update = false\n\n[[providers]]\nname = "mock"\n'
+    text += f'api_base = "{world.model}"\napi_key_env_var = "MOCK_KEY"\napi_style = "openai"\nbackend = "generic"\n\n'
+    world.write("home/.vibe/config.toml", text + '[[models]]\nname = "mock"\nprovider = "mock"\nalias = "mock"\n')
+
+
+def arguments(description, agents, more=lambda add: None):
+    """The arguments of a script, of which `more` may add some."""
     args = argparse.ArgumentParser(description=description)
     args.add_argument("--outlast", required=True, metavar="PROGRAM", help="the program to test")
     args.add_argument("--agents", action="append", default=[], metavar="DIR", help="where packages are (node_modules or venv); may be repeated")
     args.add_argument("names", nargs="*", metavar="AGENT", help=", ".join(agents))
+    more(args.add_argument)
     args = args.parse_args()
     unknown = [name for name in args.names if name not in agents]
     if unknown:
         sys.exit(f"there is no agent {unknown[0]}: known are {', '.join(agents)}")
+    return args
+
+
+def main(description, agents, version_of=World.version):
+    """Runs the agents that are named, or all. `agents` has a function of a world for each, which returns what it has seen."""
+    sys.exit(run_all(arguments(description, agents), agents, version_of))
+
+
+def run_all(args, agents, version_of=World.version):
+    """Whether one of the agents failed."""
     failed = False
     for name in args.names or agents:
         world, version = World(name, args), "?"
@@ -229,4 +278,4 @@ def main(description, agents, version_of=World.version):
             failed = True
             world.close()
             print(f"FAILED: {name} {version}: {why!r}; kept: {world.root}", flush=True)
-    sys.exit(failed)
+    return failed
