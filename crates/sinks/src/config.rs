@@ -59,6 +59,9 @@ fn checked(name: &str) -> Result<String, BadName> {
     if fits && plain { Ok(name.to_owned()) } else { Err(BadName(name.to_owned())) }
 }
 
+/// Describes a notice for people, on one line.
+pub type DescribeNotice = Arc<dyn Fn(&Notice) -> String + Send + Sync>;
+
 /// A command that is run for notices.
 #[derive(Clone)]
 pub struct Hook {
@@ -77,7 +80,7 @@ pub struct Hook {
     /// Whether it wakes an agent. If so, it claims its notices before each run, since the agent may have seen them in an answer.
     pub wakes: bool,
     /// Describes a notice for people on one line, which is OUTLAST_TEXT. Without it, OUTLAST_TEXT is the text for models.
-    pub one_line: Option<Arc<dyn Fn(&Notice) -> String + Send + Sync>>,
+    pub one_line: Option<DescribeNotice>,
 }
 
 /// The command of a hook.

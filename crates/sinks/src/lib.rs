@@ -26,7 +26,7 @@ mod webhook;
 
 pub use backoff::{Growth, Policy, backoff};
 pub use coalesce::{Budget, Gather, MOST_TOGETHER, Plan, plan};
-pub use config::{BadName, Hook, HookCommand, SinkConfig, Way};
+pub use config::{BadName, DescribeNotice, Hook, HookCommand, SinkConfig, Way};
 pub use queue::{DeliveryQueue, QueueError, Settle, Within};
 pub use run::run;
 pub use server::{Said, Server};

@@ -100,7 +100,7 @@ fn detached_they_are_found_by_the_label_of_the_file_and_not_started_twice() {
     assert_eq!(p.json(["poll", "web"])["id"], json!(lines[0][0]));
     let again = p.call(["up"]);
     assert!(again.code == Some(1) && again.err.contains(&format!("web ({}), worker (", lines[0][0])), "{again:?}");
-    assert!(again.err.contains(&format!("`outlast kill --label procfile=Procfile` stops them")), "{again:?}");
+    assert!(again.err.contains("`outlast kill --label procfile=Procfile` stops them"), "{again:?}");
     assert_eq!(running(&p), ["web", "worker"]);
     assert_eq!(p.json(["list", "--label", "procfile=Procfile"])["processes"].as_array().unwrap().len(), 2, "as the file lies here");
     assert_eq!(p.json(["kill", "--label", &format!("procfile={path}")])["killed"], 2);

@@ -1,6 +1,6 @@
 //! The table in `docs/agents/README.md`, between two markers.
 
-use super::{CLIENTS, Client};
+use super::{CLIENTS, McpClient};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ fn parts(text: &str) -> Result<(&str, &str, &str)> {
     Ok((before, table, after))
 }
 
-fn line(client: &Client, row: &Value, old: &[String]) -> String {
+fn line(client: &McpClient, row: &Value, old: &[String]) -> String {
     let kept = |column: usize| old.get(column).map_or(NOTHING, String::as_str).to_owned();
     let mut line = format!("| {} | {} |", client.title, row["version"].as_str().map_or_else(|| kept(1), str::to_owned));
     if let Some(why) = row["skipped"].as_str() {
