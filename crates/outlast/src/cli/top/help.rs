@@ -20,7 +20,7 @@ const LIST_HELP: &Help = &[
     ("a", "show finished processes too, or running ones only"),
     ("s", "show only the session of this process, or all"),
     ("o  O", "sort by the next column; reverse"),
-    ("P  M  T", "sort by CPU, by memory, by start"),
+    ("P  M  T", "sort by CPU, memory or run time"),
     ("Esc", "remove filter, session or marks; then quit"),
     ("q  Ctrl-C", "quit; processes keep running"),
     ("", ""),
