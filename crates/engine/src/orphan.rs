@@ -366,7 +366,7 @@ fn ask(life: &Incarnation) -> io::Result<()> {
 
 /// Signals an incarnation. It is no error if it has ended. If the signal is not permitted, it is counted among the survivors.
 fn tell(life: &Incarnation, what: Signal) -> io::Result<()> {
-    match signal(life, what) {
+    match signal(life, what.as_raw()) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) || e.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }

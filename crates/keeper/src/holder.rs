@@ -120,6 +120,6 @@ fn feel(pair: &Pair, pulse: &mut Pulse) {
             _ => libc::SIGKILL,
         };
         // If it is gone, its handle reports that.
-        let _gone = os::send(pump.as_fd(), number);
+        let _gone = outlast_store::os::send(pump.as_fd(), number);
     }
 }

@@ -242,7 +242,7 @@ fn ask(pair: &Pair) {
     if let Some(cmd) = &pair.cmd {
         for number in [libc::SIGTERM, libc::SIGCONT] {
             // It may be gone already.
-            let _gone = os::send(cmd.as_fd(), number);
+            let _gone = outlast_store::os::send(cmd.as_fd(), number);
         }
     }
 }

@@ -75,7 +75,7 @@ fn keepers(pair: &Pair) -> (u32, u32) {
 
 /// Whether the command's pid may be reused by now: its handle tells, no matter which process has reaped it.
 fn is_reaped(pair: &Pair) -> bool {
-    pair.cmd.as_ref().is_none_or(|cmd| os::send(cmd.as_fd(), 0).is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH)))
+    pair.cmd.as_ref().is_none_or(|cmd| outlast_store::os::send(cmd.as_fd(), 0).is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH)))
 }
 
 /// Whether a process is an engine or a keeper of any home.
@@ -119,7 +119,7 @@ pub(crate) fn handle(pair: &Pair, pid: u32) -> Option<OwnedFd> {
 
 /// Whether the process behind a handle has ended. A process that may not be signalled exists.
 fn is_gone(fd: &OwnedFd) -> bool {
-    os::send(fd.as_fd(), 0).is_err_and(|e| e.raw_os_error() != Some(libc::EPERM))
+    outlast_store::os::send(fd.as_fd(), 0).is_err_and(|e| e.raw_os_error() != Some(libc::EPERM))
 }
 
 fn belongs(pair: &Pair, pid: u32) -> bool {
@@ -153,7 +153,7 @@ pub(crate) fn signal_all(pair: &Pair, members: &BTreeSet<u32>, number: i32) -> u
     for pid in members {
         if let Some(fd) = handle(pair, *pid) {
             // It may be gone by now.
-            reached += u32::from(os::send(fd.as_fd(), number).is_ok());
+            reached += u32::from(outlast_store::os::send(fd.as_fd(), number).is_ok());
         }
     }
     reached

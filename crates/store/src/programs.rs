@@ -88,7 +88,7 @@ mod tests {
 
     fn end(mut child: Child) {
         for pid in crate::os::children_of(child.id()) {
-            crate::os::signal(&crate::os::incarnation_of(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+            crate::os::signal(&crate::os::incarnation_of(pid).unwrap(), libc::SIGKILL).unwrap();
         }
         child.kill().unwrap();
         child.wait().unwrap();

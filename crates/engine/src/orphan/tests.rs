@@ -93,7 +93,7 @@ fn session_without_its_maker() -> (Incarnation, Incarnation) {
     let [root, left] = said.split_whitespace().map(|p| incarnation_of(p.parse().unwrap()).unwrap()).collect::<Vec<_>>()[..] else {
         panic!("{said:?}")
     };
-    signal(&root, Signal::USR1).unwrap();
+    signal(&root, Signal::USR1.as_raw()).unwrap();
     maker.wait().unwrap();
     assert_eq!((session_of(left.pid), is_alive(&root)), (Some(root.pid), false));
     (root, left)

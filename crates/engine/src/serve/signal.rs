@@ -8,18 +8,21 @@ use outlast_core::{Action, Ask, decide};
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{KeeperReply, KeeperRequest};
 use outlast_wire::v1::{Error, Killed};
-use rustix::process::Signal;
+
+/// The last signal of Linux. Those from 32 on are real-time signals.
+const LAST_SIGNAL: i32 = 64;
 
 pub(super) async fn signal(asked: &RequestContext, name: &str, number: i32) -> Result<Killed, Error> {
-    let bad = || refuse::refusal(code::BAD_REQUEST, format!("{number} is not a signal"), "signals are 1 to 31");
-    let known = Signal::from_named_raw(number).ok_or_else(bad)?;
+    if !(1..=LAST_SIGNAL).contains(&number) {
+        return Err(refuse::refusal(code::BAD_REQUEST, format!("{number} is not a signal"), format!("signals are 1 to {LAST_SIGNAL}")));
+    }
     let mut view = asked.resolve(name).await?;
     let Current { facts, .. } = asked.look(&view).await?;
     view.facts = facts;
     match decide(&view.facts.phase, Ask::Signal(number), false).map_err(|r| refuse::rule(&r))? {
         Action::PassSignal(number) => pass(asked, &mut view, number).await?,
-        Action::SignalOrphan(of, _) => {
-            outlast_store::os::signal(&of, known).map_err(|e| refuse::disk(format!("cannot signal {}", view.id()), &e))?;
+        Action::SignalOrphan(of, number) => {
+            outlast_store::os::signal(&of, number).map_err(|e| refuse::disk(format!("cannot signal {}", view.id()), &e))?;
         }
         other => return Err(refuse::fault(format!("a signal became {other:?}"))),
     }

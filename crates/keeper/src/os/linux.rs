@@ -315,15 +315,6 @@ pub(crate) fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
 }
 
-/// Sends a signal, real-time ones included, through a handle.
-pub(crate) fn send(pidfd: BorrowedFd<'_>, number: i32) -> io::Result<()> {
-    // SAFETY: pidfd_send_signal takes no memory of ours with a null siginfo.
-    match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), number, std::ptr::null::<libc::siginfo_t>(), 0) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
 /// Whether this kernel keeps an exit status for the holder of a pidfd, and returns it: a profile may refuse the call.
 pub(crate) fn keeps_status() -> bool {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

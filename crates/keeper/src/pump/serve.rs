@@ -56,7 +56,7 @@ impl Pump<'_> {
                 other => other,
             },
             KeeperRequest::Signal { .. } if over => KeeperReply::AlreadyEnded,
-            KeeperRequest::Signal { number } => match self.pair.cmd.as_ref().map(|c| os::send(c.as_fd(), number)) {
+            KeeperRequest::Signal { number } => match self.pair.cmd.as_ref().map(|c| outlast_store::os::send(c.as_fd(), number)) {
                 Some(Ok(())) => KeeperReply::Ok,
                 Some(Err(e)) if e.raw_os_error() == Some(libc::ESRCH) => KeeperReply::AlreadyEnded,
                 Some(Err(e)) => KeeperReply::Refused { code: code::BAD_REQUEST.into(), error: format!("signal {number}: {e}") },

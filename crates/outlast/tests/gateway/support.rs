@@ -291,7 +291,7 @@ impl Bench {
 
     /// A connection that has said hello.
     pub(crate) fn raw(&self) -> RawTalk {
-        let mut talk = RawTalk { stream: self.socket(), frames: frame::Splitter::default() };
+        let mut talk = RawTalk { stream: self.socket(), frames: frame::Splitter::default(), unheard: Vec::new() };
         talk.say(&ChatMessage {
             id: 1,
             session: None,
@@ -327,6 +327,8 @@ impl Drop for Frozen {
 pub(crate) struct RawTalk {
     stream: UnixStream,
     frames: frame::Splitter,
+    /// Messages about requests that no caller has asked for yet: the gateway answers in any order.
+    unheard: Vec<(u64, Vec<u8>)>,
 }
 
 impl RawTalk {
@@ -340,9 +342,10 @@ impl RawTalk {
         loop {
             while let Some(frame) = self.frames.next_frame().unwrap() {
                 let frame::Frame::Json(text) = frame else { panic!("bytes") };
-                if serde_json::from_slice::<ChatReply<serde_json::Value>>(&text).unwrap().of == of {
-                    return serde_json::from_slice(&text).unwrap();
-                }
+                self.unheard.push((serde_json::from_slice::<ChatReply<serde_json::Value>>(&text).unwrap().of, text.to_vec()));
+            }
+            if let Some(at) = self.unheard.iter().position(|(about, _)| *about == of) {
+                return serde_json::from_slice(&self.unheard.remove(at).1).unwrap();
             }
             let count = self.stream.read(&mut buffer).unwrap();
             assert!(count > 0, "closed");

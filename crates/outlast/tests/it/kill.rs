@@ -97,6 +97,25 @@ fn case_152_a_term_that_was_outlived_is_not_why_it_ended() {
 }
 
 #[test]
+fn a_real_time_signal_reaches_the_command() {
+    let p = product();
+    let id = p.run("trap 'echo told; exit 6' RTMIN+1; touch ready; while :; do sleep 0.01; done");
+    ready(&p);
+    p.json(["signal", &id, "RTMIN+1"]);
+    assert_eq!(p.call(["wait", &id]).code, Some(6));
+    let refused = p.call(["signal", "--json", &id, "65"]);
+    assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""), "{}", refused.err);
+    // Without keepers the engine sends it.
+    let orphan = p.run("trap 'touch told' RTMIN+1; touch trapped; while :; do sleep 0.01; done");
+    eventually("the trap", || p.work().join("trapped").exists().then_some(()));
+    kill_both_keepers(&p, &orphan);
+    eventually("the orphan", || (p.json(["poll", &orphan])["phase"] == "orphaned").then_some(()));
+    p.json(["signal", &orphan, "RTMIN+1"]);
+    eventually("the signal", || p.work().join("told").exists().then_some(()));
+    p.json(["kill", &orphan]);
+}
+
+#[test]
 fn case_153_a_negative_grace_counts_as_0() {
     let p = product();
     p.configure("terminal.daemon_term_grace_seconds = -5");

@@ -3,8 +3,8 @@
 
 use crate::live::{LIVE_AT, Live};
 use outlast_core::{Incarnation, Time};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags};
 use std::io;
 
 /// A `meta` file mapped for sharing between the two keepers.
@@ -278,9 +278,18 @@ pub(crate) fn try_call(name: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Sends a signal, which may be a real-time one, through a pidfd.
+pub fn send(pidfd: BorrowedFd<'_>, number: i32) -> io::Result<()> {
+    // SAFETY: pidfd_send_signal takes no memory of ours with a null siginfo.
+    match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), number, std::ptr::null::<libc::siginfo_t>(), 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Sends a signal to an incarnation. An error if the pid belongs to another process by now.
-pub fn signal(of: &Incarnation, signal: Signal) -> io::Result<()> {
-    Ok(rustix::process::pidfd_send_signal(pidfd_of(of)?.as_fd(), signal)?)
+pub fn signal(of: &Incarnation, number: i32) -> io::Result<()> {
+    send(pidfd_of(of)?.as_fd(), number)
 }
 
 #[cfg(test)]
@@ -294,7 +303,7 @@ mod tests {
         for stranger in [Incarnation { start_ticks: me.start_ticks + 1, ..me }, Incarnation { boot: me.boot ^ 1, ..me }] {
             assert!(!is_alive(&stranger));
             assert!(pidfd_of(&stranger).is_err());
-            assert!(signal(&stranger, Signal::TERM).is_err());
+            assert!(signal(&stranger, libc::SIGTERM).is_err());
         }
     }
 
