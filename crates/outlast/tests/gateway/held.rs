@@ -95,8 +95,11 @@ fn new_notices_pass_a_turn_that_its_age_holds_back_and_the_person_is_told_of_it_
         assert_eq!((&shown.turns[0].state, shown.conversation.standing), (&TurnState::Interrupted, Standing::ResumePending));
     }
     assert_eq!(bench.lines().iter().filter(|line| *line == LONG_AGO).count(), 1, "{:?}", bench.lines());
-    let text = bench.product().call(["chat", "show"]).good().text();
-    assert!(text.contains("#1 interrupted (shutdown timeout), waits for you"), "{text}");
+    // The gateway looks at the held turn again once the agent of the last notice has ended.
+    eventually("that the turn is shown as waiting", || {
+        let text = bench.product().call(["chat", "show"]).good().text();
+        text.contains("#1 interrupted (shutdown timeout), waits for you").then_some(())
+    });
     bench.block(bench.chat().resume(KEY)).unwrap();
     assert_eq!(bench.wait(turn).outcome, Some(TurnOutcome::Completed));
 }
@@ -143,7 +146,8 @@ fn conversations_on_a_read_only_file_system_are_not_read_and_the_hint_says_what_
         product.call(["chat", "send", "main", "--command", "cat", "--wait", "hi"]).good();
         product.call(["gateway", "stop"]).good();
         product.call(["engine", "stop"]).good();
-        remount(&home, "ro").unwrap();
+        // The kernel refuses while the last program is about to close its files.
+        eventually("that no program writes in it", || remount(&home, "ro").ok());
         for verb in ["list", "show", "export"] {
             let refused = product.call(["chat", verb]);
             assert!(refused.code == Some(1) && refused.err.contains("`mount -o remount,rw` it"), "{verb}: {refused:?}");

@@ -104,7 +104,7 @@ fn a_real_time_signal_reaches_the_command() {
     p.json(["signal", &id, "RTMIN+1"]);
     assert_eq!(p.call(["wait", &id]).code, Some(6));
     let refused = p.call(["signal", "--json", &id, "65"]);
-    assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""), "{}", refused.err);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
     // Without keepers the engine sends it.
     let orphan = p.run("trap 'touch told' RTMIN+1; touch trapped; while :; do sleep 0.01; done");
     eventually("the trap", || p.work().join("trapped").exists().then_some(()));

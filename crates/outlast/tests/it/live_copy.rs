@@ -64,8 +64,9 @@ fn follow_with_less(p: &Product, name: &str) -> Option<Seen> {
         machine::skipped(name, "setpriv, and a kernel that keeps descriptors from who may do less");
         return None;
     }
-    let status = Answer::from(by_way_of(p, &WITH_LESS, &["engine", "status", "--json"]).output().unwrap()).json();
-    let engine = status["pid"].as_u64().unwrap_or_else(|| panic!("no engine: {status}")) as u32;
+    // A list starts the engine, with what its own caller may do.
+    Answer::from(by_way_of(p, &WITH_LESS, &["list", "--json"]).output().unwrap()).good();
+    let engine = p.engine();
     let mut follower = p.command(["log", &id, "--follow", "--raw"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut shown = BufReader::new(follower.stdout.take().unwrap()).lines();
     let mut next = || shown.next().expect("a line").expect("it can be read");

@@ -129,7 +129,8 @@ pub(super) fn state(turn: &TurnInfo, source: ChatSource, is_held: bool) -> (Stri
             (format!("{}{again}", outcome_words(outcome, turn.why.as_deref())), tone)
         }
         (TurnState::Interrupted, _) if is_held => (format!("interrupted{reason}, waits for you"), Tone::Busy),
-        (TurnState::Interrupted, _) => (format!("interrupted{reason}, will be resumed"), Tone::Busy),
+        // While another turn runs, the gateway does not say whether this one waits for a person.
+        (TurnState::Interrupted, _) => (format!("interrupted{reason}, not resumed yet"), Tone::Busy),
         // Its outcome is unknown. A command of the turn may still run, so it is not called interrupted.
         (TurnState::Running, _) if source == ChatSource::Files => {
             (format!("was running{again} when the gateway ended, is resumed when a gateway starts"), Tone::Busy)

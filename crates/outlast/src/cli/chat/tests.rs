@@ -457,7 +457,7 @@ fn a_conversation_is_shown_turn_by_turn() {
     insta::assert_snapshot!(lines.join("\n"));
     shown.conversation.waits_for = None;
     let text = show::turns(&shown, read::ChatSource::Gateway, now, &out).join("\n");
-    assert!(text.contains("interrupted (restart interrupted), will be resumed"), "{text}");
+    assert!(text.contains("interrupted (restart interrupted), not resumed yet"), "{text}");
 }
 
 /// The end of the turn was among the events that were left out.

@@ -118,11 +118,12 @@ fn what_was_told_can_be_seen_again_and_is_marked() {
 fn notices_that_do_not_fit_come_with_the_next_answer() {
     let p = product();
     let session = format!("mcp:a:{}", p.work().display());
-    let ids: Vec<String> =
-        (0..3).map(|_| p.run_with(&["--notify", "--notify-chars", "60000", "--session", &session], "seq 10000 20000")).collect();
-    for id in &ids {
-        p.wait(id);
-    }
+    let ended = || {
+        let id = p.run_with(&["--notify", "--notify-chars", "60000", "--session", &session], "seq 10000 20000");
+        p.wait(&id);
+        id
+    };
+    let ids = [ended(), ended(), ended()];
     let mut agent = Agent::old(&p, "a", &[]);
     let mut told = Vec::new();
     for _ in &ids {
