@@ -18,8 +18,8 @@ pub(crate) struct OwedDelivery {
     pub(crate) reason: String,
 }
 
-/// Leases due deliveries to a sink, in order. A delivery that was put off untried holds up later ones of its session; one that failed and
-/// waits does not.
+/// Leases due deliveries to a sink, in order. A delivery that the sink put off untried holds up later ones of its session. One that failed
+/// and is retried does not, nor does one that is held back until a client is answered: the answer may take long, and removes it.
 pub(crate) fn take(
     db: &Connection,
     sink: &str,
@@ -44,7 +44,8 @@ pub(super) fn take_those(
     let mut due = db.prepare_cached(&format!(
         "WITH put_off AS (
              SELECT session, MIN(seq) AS first FROM delivery INDEXED BY delivery_open
-             WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2 AND state = 'pending' AND attempts = 0 GROUP BY session
+             WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2 AND state = 'pending' AND attempts = 0
+                 AND NOT (quiet = 1 AND first_at = 0) GROUP BY session
          )
          SELECT {}
          FROM delivery d INDEXED BY delivery_open LEFT JOIN put_off p ON p.session = d.session

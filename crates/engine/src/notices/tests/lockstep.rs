@@ -201,11 +201,13 @@ impl Model {
         }
     }
 
-    /// Which deliveries a sink leases. A delivery that was put off untried holds back later ones of its session.
+    /// Which deliveries a sink leases. A delivery that the sink put off untried holds back later ones of its session.
     fn take(&mut self, sink: &'static str, limit: usize, token: &str, until: i64) -> Vec<u64> {
         let up = self.now.up;
         let of_sink = || self.deliveries.iter().filter(|((of, _), _)| *of == sink).map(|((_, seq), d)| (*seq, d, &self.notices[seq]));
-        let is_put_off = |d: &ns::Delivery| d.tries == 0 && matches!(d.state, ns::DeliveryState::Due { at } if at > up);
+        let is_held_back = |d: &ns::Delivery| d.quiet && d.first_try.is_none();
+        let is_put_off =
+            |d: &ns::Delivery| d.tries == 0 && !is_held_back(d) && matches!(d.state, ns::DeliveryState::Due { at } if at > up);
         let mut put_off: HashMap<&str, u64> = HashMap::new();
         for (seq, _, n) in of_sink().filter(|(_, d, _)| is_put_off(d)) {
             put_off.entry(n.session).or_insert(seq);

@@ -267,3 +267,26 @@ fn a_delivery_that_is_held_back_is_removed_by_the_answer_and_freed_without_one()
     let taken: Vec<(u64, bool)> = taken.iter().map(|owed| (owed.entry.notice.seq, owed.entry.notice.repeat)).collect();
     assert_eq!(taken, [(failed.notice.seq, true), (left.notice.seq, false)], "another client may have read the answer that failed");
 }
+
+/// The numbers of the deliveries that the hook leases.
+fn taken(desk: &Desk, token: &str) -> Vec<u64> {
+    take(&desk.db, "hook", 10, token, SECOND, desk.now).unwrap().iter().map(|owed| owed.entry.notice.seq).collect()
+}
+
+#[test]
+fn a_delivery_that_is_held_back_for_a_waiter_does_not_hold_up_later_ones() {
+    let mut desk = Desk::new();
+    let until = desk.now.up + ANSWER_TIMEOUT;
+    let quiet = completion(1, owner("a", ""));
+    let quiet = insert_for(&desk.db, &quiet, &hook(), WrittenFor::Answer, Some(until), desk.now).unwrap().unwrap().notice.seq;
+    let later = insert(&desk.db, &completion(2, owner("a", "")), &hook(), desk.now).unwrap().unwrap();
+    assert_eq!(taken(&desk, "w"), [later], "the answer to the client may take a minute");
+    // Once the sink had it, it is put off like any other.
+    desk.pass(ANSWER_TIMEOUT);
+    assert_eq!(taken(&desk, "x"), [quiet, later]);
+    for (seq, token) in [(quiet, "x"), (later, "x")] {
+        pushed(&desk.db, "hook", seq, token, &PushResult::Later { after: Duration::from_secs(60) }, desk.now).unwrap();
+    }
+    insert(&desk.db, &completion(3, owner("a", "")), &hook(), desk.now).unwrap().unwrap();
+    assert_eq!(taken(&desk, "y"), [0; 0], "the sink wants them in order");
+}
