@@ -5,7 +5,7 @@
 //! rules for every taker. How the call went settles both.
 
 use super::claim::{NamedBy, SinkClaim, claim_one};
-use super::delivery::{OwedDelivery, PushResult, pushed as delivery_pushed, remove_settled, take_those};
+use super::delivery::{OwedDelivery, PushResult, SinkKind, pushed as delivery_pushed, remove_settled, take_for};
 use super::rows::{DeliveryRow, NoticeRow};
 use super::{Claim, until};
 use outlast_core::ProcessId;
@@ -15,11 +15,9 @@ use outlast_core::notice_state::{
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
-/// How long a delivery is put off if its notice is for a generation of its session that has not begun. The beginning of it wakes no sink.
+/// How long a delivery is put off if its notice is for a generation of its session that has not begun. No event reports that a generation
+/// began, so it is checked at this interval.
 const NOT_YET: Uptime = 60_000_000;
-
-/// Condition on a delivery `d`: no other client or sink has the notice.
-const FREE: &str = "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.settled_at = 0 AND n.lease_up > ?2)";
 
 /// Leases due deliveries to the sink, except those whose notice another taker has.
 pub(crate) fn take(
@@ -31,7 +29,7 @@ pub(crate) fn take(
     now: Moment,
 ) -> rusqlite::Result<Vec<OwedDelivery>> {
     remove_settled(db, sink, now)?;
-    take_those(db, sink, limit, lease, lease_for, now, FREE)
+    take_for(SinkKind::Waking, db, sink, limit, lease, lease_for, now)
 }
 
 /// How long until the next delivery for the sink is due, if none is now.

@@ -206,10 +206,11 @@ impl Model {
         let up = self.now.up;
         let of_sink = || self.deliveries.iter().filter(|((of, _), _)| *of == sink).map(|((_, seq), d)| (*seq, d, &self.notices[seq]));
         let is_held_back = |d: &ns::Delivery| d.quiet && d.first_try.is_none();
-        let is_put_off =
-            |d: &ns::Delivery| d.tries == 0 && !is_held_back(d) && matches!(d.state, ns::DeliveryState::Due { at } if at > up);
+        let is_put_off = |d: &ns::Delivery| d.tries == 0 && !is_held_back(d) && matches!(d.state, ns::DeliveryState::Due { at } if at > up);
         let mut put_off: HashMap<&str, u64> = HashMap::new();
-        for (seq, _, n) in of_sink().filter(|(_, d, _)| is_put_off(d)) {
+        // A generation that is not the newest may never begin.
+        let holds_up = |n: &Tracked| sink == HOOK || self.generation(n) == ns::NoticeGeneration::Current;
+        for (seq, _, n) in of_sink().filter(|(_, d, n)| is_put_off(d) && holds_up(n)) {
             put_off.entry(n.session).or_insert(seq);
         }
         let is_due = |d: &ns::Delivery| match d.state {

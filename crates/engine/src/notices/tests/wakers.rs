@@ -166,6 +166,24 @@ fn what_is_for_a_life_to_come_is_left_alone_and_for_one_that_ended_dropped() {
 }
 
 #[test]
+fn what_is_for_a_generation_to_come_holds_up_no_later_notice() {
+    let mut desk = Desk::new();
+    desk.names(NamedBy::Client, "a", "g1");
+    let to_come = desk.put_for(&posted("1", owner("a", "g2"), "x"), &[waker("waker")]);
+    assert_eq!(desk.lend("w"), [to_come]);
+    assert_eq!(desk.begin(&[to_come], "w"), []);
+    let [later, in_order] = ["2", "3"].map(|name| desk.put_for(&posted(name, owner("a", "g1"), "x"), &[waker("waker")]));
+    assert_eq!(desk.lend("x"), [later, in_order], "g2 may never begin");
+    // A notice of this generation that the sink puts off still comes first.
+    assert!(desk.pushed(later, "x", &PushResult::Later { after: Duration::from_secs(5) }).0);
+    desk.pass(LEASE);
+    assert_eq!(desk.lend("y"), [later, in_order]);
+    assert!(desk.pushed(later, "y", &PushResult::Later { after: Duration::from_secs(60) }).0);
+    desk.pass(LEASE);
+    assert_eq!(desk.lend("z"), [0; 0]);
+}
+
+#[test]
 fn what_is_offered_again_wakes_again() {
     let desk = Desk::new();
     let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
