@@ -311,6 +311,29 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     engine.stop().await;
 }
 
+#[tokio::test]
+async fn an_end_whose_answer_was_not_confirmed_while_the_disk_was_full_is_told_as_a_repeat() {
+    for answered in [false, true] {
+        let tmp = tempfile::tempdir().unwrap();
+        let engine = engine(&tmp).await;
+        let (view, meta) = watched(&engine, 1).await;
+        let now = engine.parts.now();
+        recorded(&meta, now);
+        full(&engine, true).await;
+        look(&engine, &view).await;
+        if answered {
+            // What the answer to a relay does before it is sent, and what follows if the relay dies before it confirms the answer.
+            engine.parts.intake.answer_begins(view.id(), now).await.unwrap();
+            engine.parts.outbox.let_go(view.id()).await;
+        }
+        full(&engine, false).await;
+        until_told(&engine, &view, &["completion"]).await;
+        let found = engine.parts.outbox.read(crate::notices::NoticeFilter { limit: 9, ..Default::default() }).await.unwrap();
+        assert_eq!((found.len(), found[0].notice.repeat), (1, answered));
+        engine.stop().await;
+    }
+}
+
 /// Its end is on record, and its output may be open.
 fn recorded(meta: &outlast_store::meta::Meta, at: outlast_core::Time) {
     let ending = outlast_core::Ending { outcome: outlast_core::Outcome::Unknown, cause: outlast_core::Cause::OfItsOwn, at, oom: false };

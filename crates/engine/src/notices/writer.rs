@@ -17,6 +17,7 @@ use outlast_text::watch::{Cursor, Found, Scanner};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The changes of a process since its row was last written.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub(crate) struct ProcessChange {
     waited_for: bool,
     /// Whether it ended so soon that a client that announced a wait may not have sent it yet.
     soon: bool,
+    /// Set if an answer with the end was begun while the disk refused this change: the client may have it, confirmed or not.
+    answered: Option<Arc<AtomicBool>>,
 }
 
 impl ProcessChange {
@@ -62,7 +65,7 @@ impl ProcessChange {
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
         let soon = (tell.awaited || tell.unless_waited_for) && lasted < WAITER_TIMEOUT;
         let boot = seen.meta.as_ref().map(|meta| meta.boot);
-        Some(Self { row: after.clone(), matches, end, repeat: false, boot, waited_for, soon })
+        Some(Self { row: after.clone(), matches, end, repeat: false, boot, waited_for, soon, answered: None })
     }
 
     /// The same for a process whose notices may have been delivered, because the record of that is lost.
@@ -74,6 +77,16 @@ impl ProcessChange {
     pub(crate) fn instead_of(self, first: Option<&Self>) -> Self {
         let (repeat, waited_for) = first.map_or((false, false), |f| (f.repeat, f.waited_for));
         Self { repeat: self.repeat || repeat, waited_for: self.waited_for || waited_for, ..self }
+    }
+
+    /// The same, with the flag that says whether an answer with the end was begun. It is read in the transaction that writes the change.
+    pub(crate) fn unless_answered(self, answered: Option<Arc<AtomicBool>>) -> Self {
+        Self { answered, ..self }
+    }
+
+    /// Whether the notice of the end may have been delivered before.
+    fn is_end_repeat(&self) -> bool {
+        self.repeat || self.answered.as_ref().is_some_and(|answered| answered.load(Ordering::SeqCst))
     }
 
     pub(super) fn id(&self) -> ProcessId {
@@ -260,7 +273,7 @@ impl NoticeWriter {
             // observe every notice, but wait if this one is wanted only when no client waits.
             let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
             let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
-            let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.repeat);
+            let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.is_end_repeat());
             let process = one.row.id().to_string();
             if one.row.consumed {
                 // Its owner got it as an answer before it could be written.

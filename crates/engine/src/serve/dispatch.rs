@@ -141,7 +141,7 @@ impl RequestContext {
         let hold = async move {
             point!("answer.ready");
             if !facts.kept.spec.tell.is_nothing()
-                && let Err(error) = parts.outbox.hold(id, now).await
+                && let Err(error) = parts.intake.answer_begins(id, now).await
             {
                 tracing::warn!(%error, "an end that was answered may also be delivered as a notice");
             }
