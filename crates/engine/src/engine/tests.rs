@@ -306,8 +306,7 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     engine.parts.table.consumed(view.id()).await;
     full(&engine, false).await;
     until_told(&engine, &view, &["completion"]).await;
-    let states = |db: &rusqlite::Connection| db.query_row("SELECT state FROM notice", [], |r| r.get::<_, String>(0));
-    assert_eq!(engine.parts.index.work(states).await.unwrap(), "consumed");
+    assert_eq!(state(&engine).await, "consumed");
     engine.stop().await;
 }
 
@@ -332,6 +331,51 @@ async fn an_end_whose_answer_was_not_confirmed_while_the_disk_was_full_is_told_a
         assert_eq!((found.len(), found[0].notice.repeat), (1, answered));
         engine.stop().await;
     }
+}
+
+#[tokio::test]
+async fn an_answer_holds_a_notice_whose_commit_a_full_disk_refused_at_first() {
+    let tmp = tempfile::tempdir().unwrap();
+    let engine = engine(&tmp).await;
+    let (view, meta) = watched(&engine, 1).await;
+    recorded(&meta, engine.parts.now());
+    // The commit fails, and no statement before it.
+    let refuse = "CREATE TABLE one_more (id INTEGER PRIMARY KEY);
+        CREATE TABLE refused (id INTEGER REFERENCES one_more (id) DEFERRABLE INITIALLY DEFERRED);
+        CREATE TRIGGER refuse AFTER INSERT ON notice BEGIN INSERT INTO refused VALUES (1); END;";
+    engine.parts.index.work(move |db| db.execute_batch(refuse)).await.unwrap();
+    let waiting = engine.parts.waiters.begin(crate::notices::end_key(view.id()));
+    look(&engine, &view).await;
+    assert_eq!(told(&engine, &view).await.0, [""; 0]);
+    drop(waiting);
+    engine.parts.index.work(|db| db.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    until_told(&engine, &view, &["completion"]).await;
+    engine.parts.intake.answer_begins(view.id(), engine.parts.now()).await.unwrap();
+    assert_eq!(state(&engine).await, "answering");
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_was_prepared_for_a_client_that_left_is_taken_back() {
+    let tmp = tempfile::tempdir().unwrap();
+    let engine = engine(&tmp).await;
+    let (view, meta) = watched(&engine, 1).await;
+    recorded(&meta, engine.parts.now());
+    let key = crate::notices::end_key(view.id());
+    let waiting = engine.parts.waiters.begin(key.clone());
+    look(&engine, &view).await;
+    assert!(engine.parts.waiters.take_permit(&key));
+    // As if the client had left between the transaction and its commit.
+    drop(waiting);
+    engine.parts.outbox.keep_permits(vec![key.clone()]).await;
+    assert_eq!((state(&engine).await.as_str(), engine.parts.waiters.take_permit(&key)), ("pending", false));
+    engine.stop().await;
+}
+
+/// The state of the only notice.
+async fn state(engine: &Engine) -> String {
+    let read = |db: &rusqlite::Connection| db.query_row("SELECT state FROM notice", [], |r| r.get::<_, String>(0));
+    engine.parts.index.work(read).await.unwrap()
 }
 
 /// Its end is on record, and its output may be open.

@@ -99,6 +99,7 @@ impl Outbox {
         let writer = Arc::clone(&self.writer);
         news.iter().for_each(|one| self.index.outdate(one.id()));
         let made = self.index.work(move |db| writer.advance(db, news, moment(now))).await?;
+        self.keep_permits(made.prepared).await;
         if !made.notices.is_empty() {
             self.tell_made(&made.notices);
         }
@@ -106,6 +107,21 @@ impl Outbox {
             self.rests.notify_one();
         }
         Ok(())
+    }
+
+    /// Lets clients that wait send the answers that were prepared with these notices. Not before the commit: a permit for a notice that the
+    /// disk refused would keep a later answer from holding it.
+    pub(crate) async fn keep_permits(&self, prepared: Vec<String>) {
+        let left: Vec<String> = prepared.into_iter().filter(|key| !self.writer.waiters.keep_permit(key)).collect();
+        if left.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let take_back = move |db: &Connection| left.iter().try_for_each(|key| table::take_back(db, key, now).map(|_| ()));
+        // If this is lost, the time for the answer runs out.
+        if self.index.work(take_back).await.is_ok() {
+            self.tell();
+        }
     }
 
     /// Lets the breaker report matches again if its pause is over. Returns when to check again, in microseconds since boot.

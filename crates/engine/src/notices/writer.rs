@@ -227,6 +227,8 @@ pub(crate) struct NoticeWriter {
 pub(crate) struct WriteResult {
     /// The new notices.
     pub(crate) notices: Vec<NoticeEntry>,
+    /// The keys of those that were written with the answer to a waiting client prepared.
+    pub(crate) prepared: Vec<String>,
     /// Whether the breaker holds back matches, so that `tick` has to end that in time.
     pub(crate) rests: bool,
 }
@@ -241,7 +243,7 @@ struct StoredBreaker {
 impl NoticeWriter {
     /// Writes changes of processes, and the notices that follow from them.
     pub(crate) fn advance(&self, db: &Connection, mut news: Vec<ProcessChange>, now: Moment) -> rusqlite::Result<WriteResult> {
-        let (mut made, mut rests) = (Vec::new(), false);
+        let (mut made, mut prepared, mut rests) = (Vec::new(), Vec::new(), false);
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
             index::put(db, &one.row)?;
@@ -292,7 +294,7 @@ impl NoticeWriter {
             match table::insert_for(db, &draft, sinks, written_for, held_until, now)? {
                 Some(entry) => {
                     if waited_for {
-                        self.waiters.keep_permit(&draft.key);
+                        prepared.push(draft.key);
                     }
                     made.push(entry);
                 }
@@ -301,7 +303,7 @@ impl NoticeWriter {
                 None => {}
             }
         }
-        Ok(WriteResult { notices: made, rests })
+        Ok(WriteResult { notices: made, prepared, rests })
     }
 
     /// When something happened, in the time since this boot. Events of another boot count as now. None if the boot is unknown.
