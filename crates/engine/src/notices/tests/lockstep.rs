@@ -354,16 +354,15 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "replay" => {
             let (from, session) = (1 + random.below(1 + m.notices.len()) as u64, random.pick(&[None, Some("a"), Some("b")]));
             assert_eq!(replay(db, from, session, &sinks(), now).unwrap().1, None);
-            for (seq, _) in m
-                .notices
-                .iter()
-                .filter(|(seq, n)| **seq >= from && session.is_none_or(|s| s == n.session))
-                .map(|(seq, n)| (*seq, n.kind))
-                .collect::<Vec<_>>()
-            {
+            let is_replayed = |(seq, n): &(&u64, &Tracked)| {
+                let is_delivered = matches!(n.notice.state, ns::NoticeState::Settled { how: ns::Settlement::Delivered, .. });
+                **seq >= from && session.is_none_or(|s| s == n.session) && is_delivered
+            };
+            for seq in m.notices.iter().filter(is_replayed).map(|(seq, _)| *seq).collect::<Vec<_>>() {
                 m.on(seq, ns::NoticeEvent::Replay);
-                if m.notices[&seq].notice.state == ns::NoticeState::Pending {
-                    m.on_delivery(WAKER, seq, ns::DeliveryEvent::Replay);
+                match m.deliveries.contains_key(&(WAKER, seq)) {
+                    true => _ = m.on_delivery(WAKER, seq, ns::DeliveryEvent::Replay),
+                    false => _ = m.deliveries.insert((WAKER, seq), ns::Delivery::new(true, None)),
                 }
             }
         }

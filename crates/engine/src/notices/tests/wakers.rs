@@ -196,6 +196,25 @@ fn what_is_offered_again_wakes_again() {
 }
 
 #[test]
+fn what_another_taker_delivered_wakes_once_it_is_offered_again() {
+    for is_removed in [false, true] {
+        let mut desk = Desk::new();
+        let sinks = [waker("waker"), waker("late"), Push::observer("looks-on")];
+        let seq = desk.put_for(&completion(1, owner("a", "")), &sinks);
+        let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
+        desk.settle(&given[0], Some(&given[0].lease), &Verdict::Delivered);
+        if is_removed {
+            assert_eq!(desk.owed(), 0, "counting removes the delivery");
+        }
+        assert_eq!(desk.replay(seq, Some("a"), &sinks), 1);
+        let count = |n: usize| owed(&desk.db, &sinks[n..=n], desk.now).unwrap();
+        assert_eq!((count(0), count(1), count(2)), (1, 0, 1), "{is_removed}");
+        assert_eq!(desk.lend("w"), [seq]);
+        assert_eq!(desk.begin(&[seq], "w"), [(seq, true)]);
+    }
+}
+
+#[test]
 fn a_sink_that_asks_twice_to_wake_is_answered_twice_and_settles_once() {
     let mut desk = Desk::new();
     let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
