@@ -295,7 +295,7 @@ pub enum NoticeReply {
     Done,
     /// It was settled or released before.
     Already,
-    /// The lease is over, and another client or sink has it now.
+    /// The lease is over, and another client or sink has it now. Or there was no such lease.
     Lost,
 }
 
@@ -345,6 +345,12 @@ impl TrackedNotice {
             NoticeState::Answering { .. } | NoticeState::Leased { .. } => true,
             NoticeState::Pending | NoticeState::Reserved { .. } | NoticeState::Settled { .. } => false,
         }
+    }
+
+    /// Whether no taker was ever given it, so that no token of it exists. A notice that may have been told can have been given before its
+    /// index was lost.
+    fn was_never_given(&self) -> bool {
+        self.given == 0 && !self.maybe_told
     }
 
     fn is_leased_as(&self, with: &str) -> bool {
@@ -459,6 +465,7 @@ pub fn transition(notice: &TrackedNotice, event: NoticeEvent<'_>, subject: Notic
         },
         NoticeEvent::Settle { token, verdict } => match &notice.state {
             Settled { .. } => same(NoticeReply::Already),
+            Pending if token.is_some() && notice.was_never_given() => same(NoticeReply::Lost),
             Pending if verdict == Verdict::Released => same(NoticeReply::Already),
             Leased { token: has, .. } if token.is_some_and(|token| token != has) => same(NoticeReply::Lost),
             // No client has the token of an answer.

@@ -149,6 +149,8 @@ fn the_whole_table_of_transition() {
     }
     let superseded = |n: &mut TrackedNotice| n.superseded_by = Some("run again as q".into());
     let observed = |n: &mut TrackedNotice| n.observed = true;
+    let rewritten = |n: &mut TrackedNotice| n.maybe_told = true;
+    row("Settle Delivered, token, index lost", &rewritten, NoticeEvent::Settle { token: Some("t"), verdict: Verdict::Delivered }, END);
     row("Claim, superseded", &superseded, claim(TakerKind::Gateway, "n", Current), END);
     row("Settle Released, token, superseded", &superseded, NoticeEvent::Settle { token: Some("t"), verdict: Verdict::Released }, END);
     row("Claim, observed", &observed, claim(TakerKind::Gateway, "n", Current), END);

@@ -363,6 +363,7 @@ impl Oracle {
         }
         match story.at {
             Where::Over { .. } => return SettleReply::Already,
+            Where::Waits if word.is_some() && story.given == 0 && !story.repeat => return SettleReply::Lost,
             Where::Waits if how == How::Released => return SettleReply::Already,
             Where::With { word: has, .. } if word.is_some() && word != has => return SettleReply::Lost,
             Where::Waits | Where::With { .. } => {}
