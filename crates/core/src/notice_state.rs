@@ -428,8 +428,13 @@ pub fn transition(notice: &TrackedNotice, event: NoticeEvent<'_>, subject: Notic
             NoticeStep { next, effects, reply: NoticeReply::None }
         }
         NoticeEvent::Answered => match notice.state {
-            Reserved { .. } | Answering { .. } => to(notice.settled(Settlement::Consumed, "a client that waited was answered", now)),
-            Pending | Leased { .. } | Settled { .. } => same(NoticeReply::None),
+            // The taker that has it reports what became of it.
+            Leased { .. } if !is_free => same(NoticeReply::None),
+            Settled { .. } => same(NoticeReply::None),
+            // Pending: the answer to another client failed, and made it free.
+            Pending | Reserved { .. } | Answering { .. } | Leased { .. } => {
+                to(notice.settled(Settlement::Consumed, "a client that waited was answered", now))
+            }
         },
         NoticeEvent::Observed => match notice.state {
             Pending | Reserved { .. } | Answering { .. } | Leased { .. } => to(TrackedNotice { observed: true, ..notice.clone() }),

@@ -268,6 +268,21 @@ fn a_delivery_that_is_held_back_is_removed_by_the_answer_and_freed_without_one()
     assert_eq!(taken, [(failed.notice.seq, true), (left.notice.seq, false)], "another client may have read the answer that failed");
 }
 
+#[test]
+fn of_two_clients_at_one_barrier_it_is_enough_that_one_is_answered() {
+    let mut desk = Desk::new();
+    let open = posted("barrier", owner("a", ""), "open");
+    let seq = desk.put(&open).unwrap();
+    keep_for(&desk.db, &open.key, ANSWER_TIMEOUT, desk.now).unwrap();
+    for _ in 0..2 {
+        hold_key(&desk.db, &open.key, desk.now).unwrap();
+    }
+    let_go_key(&desk.db, &open.key, desk.now).unwrap();
+    consume_key(&desk.db, &open.key, desk.now).unwrap();
+    assert_eq!(desk.state(seq), ("consumed".into(), "a client that waited was answered".into()));
+    assert!(desk.gateway("a").is_empty());
+}
+
 /// The numbers of the deliveries that the hook leases.
 fn taken(desk: &Desk, token: &str) -> Vec<u64> {
     take(&desk.db, "hook", 10, token, SECOND, desk.now).unwrap().iter().map(|owed| owed.entry.notice.seq).collect()
