@@ -454,7 +454,7 @@ pub fn transition(notice: &TrackedNotice, event: NoticeEvent<'_>, subject: Notic
         }
         NoticeEvent::Claim { taker, holder, token, until, generation } => match notice.state {
             Settled { .. } => same(NoticeReply::Done),
-            // The same taker asks again: the first answer may not have arrived.
+            // A sink repeats its claim: the first answer may not have arrived. Each claim of a taker has a token of its own.
             Leased { .. } if !is_free && notice.is_leased_as(token) => same(NoticeReply::Given),
             Pending | Reserved { .. } | Answering { .. } | Leased { .. } if !is_free => same(NoticeReply::Busy),
             Pending | Reserved { .. } | Answering { .. } | Leased { .. } => match refusal(notice, taker, subject, generation) {
