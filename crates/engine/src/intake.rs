@@ -94,12 +94,12 @@ impl Intake {
     pub(crate) async fn answer_begins(&self, id: ProcessId, now: Time) -> Result<(), IndexError> {
         // First: work of the index is done in its order.
         self.unsaved.answer_begins(id);
-        self.outbox.hold(id, now).await
+        self.outbox.answer_begins(id, now).await
     }
 
     /// The owner of a process has seen its end.
     pub(crate) async fn end_seen(&self, id: ProcessId, how: &'static str, now: Time) {
-        self.outbox.consume_later(id, how, now).await;
+        self.outbox.end_seen_later(id, how, now).await;
         self.table.consumed(id).await;
     }
 

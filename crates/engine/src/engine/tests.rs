@@ -302,7 +302,7 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     full(&engine, true).await;
     look(&engine, &view).await;
     // What an answer does once it is in the socket.
-    engine.parts.outbox.consume_later(view.id(), "wait", now).await;
+    engine.parts.outbox.end_seen_later(view.id(), "wait", now).await;
     engine.parts.table.consumed(view.id()).await;
     full(&engine, false).await;
     until_told(&engine, &view, &["completion"]).await;
@@ -323,7 +323,7 @@ async fn an_end_whose_answer_was_not_confirmed_while_the_disk_was_full_is_told_a
         if answered {
             // What the answer to a relay does before it is sent, and what follows if the relay dies before it confirms the answer.
             engine.parts.intake.answer_begins(view.id(), now).await.unwrap();
-            engine.parts.outbox.let_go(view.id()).await;
+            engine.parts.outbox.answer_failed(view.id()).await;
         }
         full(&engine, false).await;
         until_told(&engine, &view, &["completion"]).await;
@@ -439,9 +439,9 @@ async fn a_hook_is_called_after_all_if_a_waiting_client_was_not_answered() {
         let take = || outbox.take("hook".into(), 9, "word".into(), 60_000_000, now);
         assert!(take().await.unwrap().0.is_empty(), "it is put off");
         if answered {
-            outbox.consume_later(view.id(), "wait", now).await;
+            outbox.end_seen_later(view.id(), "wait", now).await;
         } else {
-            outbox.let_go(view.id()).await;
+            outbox.answer_failed(view.id()).await;
         }
         assert_eq!(take().await.unwrap().0.len(), usize::from(!answered));
         assert_eq!(outbox.owed().await.unwrap(), u64::from(!answered));

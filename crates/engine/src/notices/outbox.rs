@@ -117,9 +117,9 @@ impl Outbox {
             return;
         }
         let now = self.now();
-        let take_back = move |db: &Connection| left.iter().try_for_each(|key| table::take_back(db, key, now).map(|_| ()));
+        let leave = move |db: &Connection| left.iter().try_for_each(|key| table::waiters_left(db, key, true, now).map(|_| ()));
         // If this is lost, the time for the answer runs out.
-        if self.index.work(take_back).await.is_ok() {
+        if self.index.work(leave).await.is_ok() {
             self.tell();
         }
     }
@@ -200,14 +200,14 @@ impl Outbox {
     }
 
     /// The taker that leased these disconnected without a report. If this is lost, the lease runs out.
-    pub(crate) async fn abandon(&self, ids: Vec<String>, lease: String, now: Time) {
-        self.index.work_later(move |db| table::abandon(db, &ids, &lease, moment(now))).await;
+    pub(crate) async fn taker_gone(&self, ids: Vec<String>, lease: String, now: Time) {
+        self.index.work_later(move |db| table::taker_gone(db, &ids, &lease, moment(now))).await;
         self.tell();
     }
 
     /// The taker disconnected before its claim was answered. If this is lost, the lease runs out.
     pub(crate) async fn unclaim(&self, claim: Claim, now: Time) {
-        self.index.work_later(move |db| table::unclaim(db, &claim, moment(now))).await;
+        self.index.work_later(move |db| table::claim_cancelled(db, &claim, moment(now))).await;
         self.tell();
     }
 
@@ -245,42 +245,39 @@ impl Outbox {
 
     /// The owner of a process has seen its end.
     pub(crate) async fn consume(&self, process: ProcessId, how: &'static str, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::consume(db, &process.to_string(), how, moment(now))).await
+        self.index.work(move |db| table::end_seen(db, &process.to_string(), how, moment(now))).await
     }
 
     /// The end of a process is about to be sent in an answer, so no other taker gets its notice. If the engine dies before it is sent, the
     /// notice is delivered again. For the first client that waited the notice was written with the answer prepared, so this needs no write.
-    pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
+    pub(crate) async fn answer_begins(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
         if self.writer.waiters.take_permit(&end_key(process)) {
             return Ok(());
         }
-        self.index.work(move |db| table::hold(db, &process.to_string(), moment(now))).await
+        self.index.work(move |db| table::answer_begins(db, &end_key(process), moment(now))).await
     }
 
     /// A client that waited for this notice has left without an answer. If no other client waits, the notice is delivered like any other.
-    pub(crate) async fn give_back(&self, key: String) {
+    pub(crate) async fn waiters_left(&self, key: String) {
         let (writer, now) = (Arc::clone(&self.writer), self.now());
-        let work = move |db: &Connection| match () {
-            () if writer.waiters.any(&key) => Ok(false),
-            () if writer.waiters.take_permit(&key) => table::take_back(db, &key, now),
-            () => table::give_back(db, &key, now),
-        };
+        let work =
+            move |db: &Connection| Ok(!writer.waiters.any(&key) && table::waiters_left(db, &key, writer.waiters.take_permit(&key), now)?);
         // If this is lost, the reservation runs out.
         if let Ok(true) = self.index.work(work).await {
             self.tell();
         }
     }
 
-    /// Undoes [`Outbox::hold`]: the answer was not sent. If this is lost, the hold runs out.
-    pub(crate) async fn let_go(&self, process: ProcessId) {
+    /// Undoes [`Outbox::answer_begins`]: the answer was not sent. If this is lost, the hold runs out.
+    pub(crate) async fn answer_failed(&self, process: ProcessId) {
         let now = self.now();
-        self.index.work_later(move |db| table::let_go(db, &process.to_string(), now)).await;
+        self.index.work_later(move |db| table::answer_failed(db, &end_key(process), now)).await;
         self.tell();
     }
 
     /// Does the same as [`Outbox::consume`] without waiting for it. If it is lost, the end is delivered once more, as a repeat.
-    pub(crate) async fn consume_later(&self, process: ProcessId, how: &'static str, now: Time) {
-        self.index.work_later(move |db| table::consume(db, &process.to_string(), how, moment(now))).await;
+    pub(crate) async fn end_seen_later(&self, process: ProcessId, how: &'static str, now: Time) {
+        self.index.work_later(move |db| table::end_seen(db, &process.to_string(), how, moment(now))).await;
     }
 
     /// For each process: how many matches were reported, and whether the limiter has switched reports off.
@@ -419,21 +416,21 @@ impl Outbox {
         self.index.work(move |db| Ok(barrier::all(db, None)?.into_iter().find(|b| b.id == id))).await
     }
 
-    /// Like [`Outbox::hold`], for the notice with this key.
-    pub(crate) async fn hold_key(&self, key: String, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::hold_key(db, &key, moment(now))).await
+    /// Like [`Outbox::answer_begins`], for the notice with this key.
+    pub(crate) async fn answer_begins_for(&self, key: String, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::answer_begins(db, &key, moment(now))).await
     }
 
-    /// Undoes [`Outbox::hold_key`]: the answer was not sent.
-    pub(crate) async fn let_go_key(&self, key: String) {
+    /// Undoes [`Outbox::answer_begins_for`]: the answer was not sent.
+    pub(crate) async fn answer_failed_for(&self, key: String) {
         let now = self.now();
-        self.index.work_later(move |db| table::let_go_key(db, &key, now)).await;
+        self.index.work_later(move |db| table::answer_failed(db, &key, now)).await;
         self.tell();
     }
 
     /// A client that waited was answered with the content of this notice.
-    pub(crate) async fn consume_key_later(&self, key: String, now: Time) {
-        self.index.work_later(move |db| table::consume_key(db, &key, moment(now))).await;
+    pub(crate) async fn answered_later(&self, key: String, now: Time) {
+        self.index.work_later(move |db| table::answered(db, &key, moment(now))).await;
     }
 
     /// The sinks whose last attempts failed, each with the number of notices that wait and the reason.

@@ -15,10 +15,8 @@ pub(crate) use claim::{
 };
 pub(crate) use delivery::{OwedDelivery, PushResult, dead, failing, next_due, owed, pushed, revive, take};
 pub(crate) use keep::{MAX_REMOVED_AT_ONCE, engine_started, expire, prune, sweep};
-pub(crate) use seen::{
-    consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
-};
-pub(crate) use settle::{SettleReply, SettleResult, abandon, replay, settle, unclaim};
+pub(crate) use seen::{answer_begins, answer_failed, answered, end_seen, is_consumed, observe, reserve, supersede, waiters_left};
+pub(crate) use settle::{SettleReply, SettleResult, claim_cancelled, replay, settle, taker_gone};
 
 use crate::config::Push;
 pub(crate) use outlast_core::notice_state::Moment;

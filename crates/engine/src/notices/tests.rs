@@ -125,7 +125,7 @@ impl Desk {
     }
 
     fn consume(&self, n: u8) {
-        consume(&self.db, &id(n).to_string(), "wait", self.now).unwrap();
+        end_seen(&self.db, &id(n).to_string(), "wait", self.now).unwrap();
     }
 
     fn observe(&self, n: u8) {

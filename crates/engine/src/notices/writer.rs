@@ -279,7 +279,7 @@ impl NoticeWriter {
             let process = one.row.id().to_string();
             if one.row.consumed {
                 // Its owner got it as an answer before it could be written.
-                table::consume(db, &process, "an answer", now)?;
+                table::end_seen(db, &process, "an answer", now)?;
                 made.extend(table::insert_for(db, &draft, sinks, WrittenFor::AnyTaker, None, now)?);
                 continue;
             }
@@ -299,7 +299,7 @@ impl NoticeWriter {
                     made.push(entry);
                 }
                 // This engine or an earlier one has written it before.
-                None if awaited => table::keep_for(db, &draft.key, timeout, now)?,
+                None if awaited => table::reserve(db, &draft.key, timeout, now)?,
                 None => {}
             }
         }

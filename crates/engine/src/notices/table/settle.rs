@@ -58,7 +58,7 @@ pub(crate) fn settle(
 }
 
 /// The taker that leased these disconnected without a report: they become pending again, as possible repeats.
-pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Moment) -> rusqlite::Result<()> {
+pub(crate) fn taker_gone(db: &Connection, ids: &[String], lease: &str, now: Moment) -> rusqlite::Result<()> {
     for id in ids {
         if let Some(mut row) = NoticeRow::with_id(db, id)? {
             row.apply(db, NoticeEvent::TakerGone { token: lease }, now)?;
@@ -68,7 +68,7 @@ pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Moment)
 }
 
 /// The taker disconnected before its claim was answered: the notices become pending again as if it had not asked.
-pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::Result<()> {
+pub(crate) fn claim_cancelled(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::Result<()> {
     let claimed: Vec<i64> = db
         .prepare_cached(
             // The same notices that the claim leased: at most its limit.

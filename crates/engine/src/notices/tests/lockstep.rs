@@ -311,14 +311,14 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "claim" => return claim_some(db, m, random),
         "settle" => return settle_one(db, m, random),
         "end_seen" => {
-            consume(db, &process, "wait", now).unwrap();
+            end_seen(db, &process, "wait", now).unwrap();
             match m.end_of(p) {
                 Some(seq) => _ = m.on(seq, ns::NoticeEvent::EndSeen { by: "wait" }),
                 None => _ = m.seen.insert(p),
             }
         }
         "answered" => {
-            consume_key(db, &key, now).unwrap();
+            answered(db, &key, now).unwrap();
             m.on_end(p, ns::NoticeEvent::Answered);
         }
         "observe" => {
@@ -328,18 +328,18 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "answer_begins" => {
             // A prepared answer needs no write.
             if !m.end_of(p).is_some_and(|seq| m.prepared.remove(&seq)) {
-                hold(db, &process, now).unwrap();
+                answer_begins(db, &end_key(process), now).unwrap();
                 m.on_end(p, ns::NoticeEvent::AnswerBegins);
             }
         }
         "answer_failed" => {
-            let_go(db, &process, now).unwrap();
+            answer_failed(db, &end_key(process), now).unwrap();
             m.on_end(p, ns::NoticeEvent::AnswerFailed);
         }
         "waiters_left" => {
             let Some(seq) = m.end_of(p) else { return Ok(String::new()) };
             let is_prepared = m.prepared.remove(&seq);
-            if is_prepared { take_back(db, &key, now) } else { give_back(db, &key, now) }.unwrap();
+            waiters_left(db, &key, is_prepared, now).unwrap();
             m.on(seq, ns::NoticeEvent::WaitersLeft { is_prepared });
         }
         "run_again" => {
@@ -411,14 +411,14 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         }
         "taker_gone" => {
             let Some((seq, token)) = random.recent(&m.leases) else { return Ok(String::new()) };
-            abandon(db, std::slice::from_ref(&m.notices[&seq].id), &token, now).unwrap();
+            taker_gone(db, std::slice::from_ref(&m.notices[&seq].id), &token, now).unwrap();
             m.on(seq, ns::NoticeEvent::TakerGone { token: &token });
         }
         "claim_cancelled" => {
             let Some((seq, token)) = random.recent(&m.leases) else { return Ok(String::new()) };
             let session = m.notices[&seq].session;
             let claim = Claim { session: session.into(), lease: token.clone(), limit: 3, ..asks(now) };
-            unclaim(db, &claim, now).unwrap();
+            claim_cancelled(db, &claim, now).unwrap();
             m.of_session(session).into_iter().for_each(|seq| _ = m.on(seq, ns::NoticeEvent::ClaimCancelled { token: &token }));
         }
         "waiting" => return count_waiting(db, m, random),
@@ -617,7 +617,7 @@ fn write_for(
         ns::WrittenFor::Answer => Some(ns::ANSWER_TIMEOUT),
     };
     if let (None, Some(timeout)) = (&written, timeout) {
-        keep_for(db, &draft.key, timeout, now).unwrap();
+        reserve(db, &draft.key, timeout, now).unwrap();
     }
     written.map(|entry| (entry.notice.seq, entry.notice.event_id))
 }

@@ -96,7 +96,7 @@ fn an_engine_that_dies_over_an_answer_has_it_told_at_once_by_the_next() {
     let mut desk = Desk::new();
     engine_started(&desk.db, "b", false, desk.now).unwrap();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
     engine_started(&desk.db, "b", false, desk.now).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
@@ -109,7 +109,7 @@ fn an_answer_takes_over_from_a_taker_whose_time_is_over() {
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     desk.drain("a");
     desk.pass(60 * SECOND);
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert!(desk.drain("a").is_empty(), "it is being answered");
     desk.consume(1);
     assert_eq!(desk.state(seq).0, "consumed");
@@ -120,7 +120,7 @@ fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     // Between the answer and the report that it was sent.
     assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &Verdict::Released), SettleReply::Done);
     assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
@@ -130,10 +130,10 @@ fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
 fn an_end_whose_waiting_client_left_before_the_answer_is_delivered() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
-    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
+    answer_failed(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert_eq!(desk.drain("a"), [seq]);
-    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_failed(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert_eq!(desk.state(seq).0, "leased", "what a taker has is not let go of");
 }
 
@@ -152,7 +152,7 @@ fn an_observed_end_without_a_lease_is_nothing_to_wait_for() {
 fn kept(desk: &Desk, n: u8, at_most: i64) -> u64 {
     let end = completion(n, owner("a", ""));
     let seq = desk.put(&end).unwrap();
-    keep_for(&desk.db, &end.key, at_most, desk.now).unwrap();
+    reserve(&desk.db, &end.key, at_most, desk.now).unwrap();
     seq
 }
 
@@ -171,26 +171,26 @@ fn a_notice_reserved_for_a_client_that_does_not_come_is_no_repeat() {
 fn a_notice_reserved_for_a_client_that_leaves_is_free_at_once_and_no_repeat() {
     let mut desk = Desk::new();
     let seq = kept(&desk, 1, ANSWER_TIMEOUT);
-    assert!(give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap());
+    assert!(waiters_left(&desk.db, &completion(1, owner("a", "")).key, false, desk.now).unwrap());
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, false));
-    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "what a taker has is not given back");
+    assert!(!waiters_left(&desk.db, &completion(1, owner("a", "")).key, false, desk.now).unwrap(), "what a taker has is not given back");
 }
 
 #[test]
 fn a_prepared_answer_to_a_client_that_left_is_no_repeat() {
     let mut desk = Desk::new();
     let (seq, key) = (kept(&desk, 1, ANSWER_TIMEOUT), completion(1, owner("a", "")).key);
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
-    assert!(!give_back(&desk.db, &key, desk.now).unwrap() && take_back(&desk.db, &key, desk.now).unwrap());
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
+    assert!(!waiters_left(&desk.db, &key, false, desk.now).unwrap() && waiters_left(&desk.db, &key, true, desk.now).unwrap());
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
-    assert!(!take_back(&desk.db, &key, desk.now).unwrap(), "what a taker has is not taken back");
+    assert!(!waiters_left(&desk.db, &key, true, desk.now).unwrap(), "what a taker has is not taken back");
     let (_, key) = (kept(&desk, 2, ANSWER_TIMEOUT), completion(2, owner("a", "")).key);
     for _ in 0..2 {
-        hold(&desk.db, &id(2).to_string(), desk.now).unwrap();
+        answer_begins(&desk.db, &end_key(id(2).to_string()), desk.now).unwrap();
     }
-    assert!(!take_back(&desk.db, &key, desk.now).unwrap(), "another answer is under way");
+    assert!(!waiters_left(&desk.db, &key, true, desk.now).unwrap(), "another answer is under way");
 }
 
 #[test]
@@ -198,10 +198,10 @@ fn an_answer_with_a_reserved_notice_has_all_the_time_of_an_answer() {
     let mut desk = Desk::new();
     let seq = kept(&desk, 1, WAITER_TIMEOUT);
     desk.pass(WAITER_TIMEOUT - 1);
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     desk.pass(ANSWER_TIMEOUT - 1);
     assert!(desk.gateway("a").is_empty());
-    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "an answer is under way");
+    assert!(!waiters_left(&desk.db, &completion(1, owner("a", "")).key, false, desk.now).unwrap(), "an answer is under way");
     desk.pass(1);
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true), "a client may have been answered");
@@ -234,7 +234,7 @@ fn an_answer_has_no_token_that_could_be_shown() {
     let seq = kept(&desk, 1, WAITER_TIMEOUT);
     let shown = || by_seq(&desk.db, seq).unwrap().unwrap();
     assert_eq!((shown().state.as_str(), shown().lease.as_str()), ("leased", ""));
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert_eq!((shown().state.as_str(), shown().lease.as_str()), ("leased", ""));
 }
 
@@ -261,8 +261,8 @@ fn a_delivery_that_is_held_back_is_removed_by_the_answer_and_freed_without_one()
     assert_eq!((answered.state.as_str(), answered.attempts, owed(&desk.db, &hook(), desk.now).unwrap()), ("leased", 1, 3));
     desk.consume(1);
     assert_eq!(owed(&desk.db, &hook(), desk.now).unwrap(), 2);
-    let_go(&desk.db, &id(2).to_string(), desk.now).unwrap();
-    assert!(take_back(&desk.db, &end_key(id(3)), desk.now).unwrap());
+    answer_failed(&desk.db, &end_key(id(2).to_string()), desk.now).unwrap();
+    assert!(waiters_left(&desk.db, &end_key(id(3)), true, desk.now).unwrap());
     let taken = take(&desk.db, "hook", 10, "w", SECOND, desk.now).unwrap();
     let taken: Vec<(u64, bool)> = taken.iter().map(|owed| (owed.entry.notice.seq, owed.entry.notice.repeat)).collect();
     assert_eq!(taken, [(failed.notice.seq, true), (left.notice.seq, false)], "another client may have read the answer that failed");
@@ -273,12 +273,12 @@ fn of_two_clients_at_one_barrier_it_is_enough_that_one_is_answered() {
     let mut desk = Desk::new();
     let open = posted("barrier", owner("a", ""), "open");
     let seq = desk.put(&open).unwrap();
-    keep_for(&desk.db, &open.key, ANSWER_TIMEOUT, desk.now).unwrap();
+    reserve(&desk.db, &open.key, ANSWER_TIMEOUT, desk.now).unwrap();
     for _ in 0..2 {
-        hold_key(&desk.db, &open.key, desk.now).unwrap();
+        answer_begins(&desk.db, &open.key, desk.now).unwrap();
     }
-    let_go_key(&desk.db, &open.key, desk.now).unwrap();
-    consume_key(&desk.db, &open.key, desk.now).unwrap();
+    answer_failed(&desk.db, &open.key, desk.now).unwrap();
+    answered(&desk.db, &open.key, desk.now).unwrap();
     assert_eq!(desk.state(seq), ("consumed".into(), "a client that waited was answered".into()));
     assert!(desk.gateway("a").is_empty());
 }
