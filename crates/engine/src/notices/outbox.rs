@@ -12,7 +12,7 @@ use crate::config::{Clock, Push};
 use crate::disk::AGAIN;
 use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
-use outlast_core::notice_state::{ANSWER_TIMEOUT, WrittenFor};
+use outlast_core::notice_state::{RESERVATION_TIMEOUT, WrittenFor};
 use outlast_core::{Owner, ProcessId, Time};
 use outlast_wire::v1::notice::Verdict;
 use rusqlite::Connection;
@@ -23,7 +23,7 @@ use tokio::sync::{Notify, watch};
 
 /// How many times longer than a settled notice an open one is kept. A session may pause for weeks and still get its notices; an abandoned
 /// one must not grow for ever.
-const UNREAD: u32 = 4;
+const OPEN_KEEP_FACTOR: u32 = 4;
 
 /// Leases due deliveries to a sink.
 type Take = fn(&Connection, &str, usize, &str, i64, Moment) -> rusqlite::Result<Vec<OwedDelivery>>;
@@ -40,13 +40,13 @@ pub(crate) struct Outbox {
     leases: Arc<watch::Sender<u64>>,
     recent: Recent,
     /// Notified when the breaker holds back matches.
-    rests: Arc<Notify>,
+    breaker_paused: Arc<Notify>,
 }
 
 impl Outbox {
     pub(crate) fn new(index: Index, writer: NoticeWriter) -> Self {
         let (news, leases) = (Arc::new(watch::channel(0).0), Arc::new(watch::channel(0).0));
-        Self { index, writer: Arc::new(writer), news, leases, recent: Recent::default(), rests: Arc::default() }
+        Self { index, writer: Arc::new(writer), news, leases, recent: Recent::default(), breaker_paused: Arc::default() }
     }
 
     /// Changes whenever there may be a notice or a delivery to take.
@@ -103,8 +103,8 @@ impl Outbox {
         if !made.notices.is_empty() {
             self.tell_made(&made.notices);
         }
-        if made.rests {
-            self.rests.notify_one();
+        if made.breaker_paused {
+            self.breaker_paused.notify_one();
         }
         Ok(())
     }
@@ -401,7 +401,7 @@ impl Outbox {
             let route = writer::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
             let (draft, now) = (barrier::notice(&barrier, route, now), moment(now));
             let written_for = match writer.waiters.any(&draft.key) {
-                true => WrittenFor::Waiter { until: now.up + ANSWER_TIMEOUT },
+                true => WrittenFor::Waiter { until: now.up + RESERVATION_TIMEOUT },
                 false => WrittenFor::AnyTaker,
             };
             table::insert_for(db, &draft, &writer.sinks, written_for, None, now)?;
@@ -448,12 +448,12 @@ impl Outbox {
         self.index.work(move |db| table::owed(db, &writer.sinks, now)).await
     }
 
-    /// Removes notices that were settled longer than `keep` ago, and drops notices that were open for [`UNREAD`] times as long.
+    /// Removes notices that were settled longer than `keep` ago, and drops notices that were open for [`OPEN_KEEP_FACTOR`] times as long.
     pub(crate) async fn prune(&self, keep: Duration, now: Time) -> Result<(), IndexError> {
         let ago = |times: u32| {
             Time::from_micros(now.micros().saturating_sub(i64::try_from(keep.saturating_mul(times).as_micros()).unwrap_or(i64::MAX)))
         };
-        let (before, unread) = (ago(1), ago(UNREAD));
+        let (before, unread) = (ago(1), ago(OPEN_KEEP_FACTOR));
         let mut expired = 0;
         loop {
             let some = self.index.work(move |db| table::expire(db, unread, moment(now))).await?;
@@ -497,7 +497,7 @@ pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
         let wait = due.map(|due| Duration::from_micros(due.saturating_sub(up)));
         tokio::select! {
             () = &mut stopping => return,
-            () = outbox.rests.notified() => {}
+            () = outbox.breaker_paused.notified() => {}
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }

@@ -13,7 +13,7 @@ use super::note_owner;
 use super::table::*;
 use crate::config::Push;
 use crate::index;
-use outlast_core::notice_state::{ANSWER_TIMEOUT, TakerKind, WAITER_TIMEOUT, WrittenFor};
+use outlast_core::notice_state::{ANNOUNCED_WAIT_TIMEOUT, ANSWER_TIMEOUT, TakerKind, WrittenFor};
 use outlast_core::{Body, Completion, Owner, ProcessId, Reason, Route, Time, WatchMatch};
 use outlast_wire::v1::notice::Verdict;
 use rusqlite::{Connection, params};

@@ -4,7 +4,7 @@ use super::rows::{DeliveryRow, on_deliveries};
 use super::{NoticeEntry, bounded, by_seq, column, json_bytes, until};
 use crate::config::Push;
 use outlast_core::Time;
-use outlast_core::notice_state::{DeliveryEvent, DeliveryOutcome, Moment, Uptime};
+use outlast_core::notice_state::{DeliveryEvent, DeliveryOutcome, Micros, Moment};
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(crate) fn take(
     sink: &str,
     limit: usize,
     lease: &str,
-    lease_for: Uptime,
+    lease_for: Micros,
     now: Moment,
 ) -> rusqlite::Result<Vec<OwedDelivery>> {
     take_for(SinkKind::Observing, db, sink, limit, lease, lease_for, now)
@@ -70,7 +70,7 @@ pub(super) fn take_for(
     sink: &str,
     limit: usize,
     lease: &str,
-    lease_for: Uptime,
+    lease_for: Micros,
     now: Moment,
 ) -> rusqlite::Result<Vec<OwedDelivery>> {
     let (holds_up, may_lease, columns) = (kind.holds_up(), kind.may_lease(), DeliveryRow::COLUMNS);

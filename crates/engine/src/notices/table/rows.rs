@@ -31,7 +31,7 @@ impl NoticeRow {
                 given: column::count(row, 3)?,
                 maybe_told: row.get(4)?,
                 observed: row.get(5)?,
-                superseded_by: Some(column::text(row, 6)?).filter(|reason| !reason.is_empty()),
+                superseded_reason: Some(column::text(row, 6)?).filter(|reason| !reason.is_empty()),
                 open_since: Time::from_micros(row.get(10)?),
             },
             subject: subject(column::bytes(row, 11)?, row.get(15)?),
@@ -199,7 +199,7 @@ pub(super) fn shown_state(stored: String) -> String {
 /// Stores a new state. Indexed columns are written only if the notice is settled or opened again, because each such index is one more page
 /// to be synced.
 fn store(db: &Connection, seq: u64, before: &TrackedNotice, after: &TrackedNotice, now: Moment) -> rusqlite::Result<()> {
-    let stale = after.superseded_by.as_deref().unwrap_or_default();
+    let stale = after.superseded_reason.as_deref().unwrap_or_default();
     if before.state == after.state {
         db.prepare_cached("UPDATE notice SET attempts = ?2, maybe_told = ?3, observed = ?4, stale = ?5 WHERE seq = ?1")?
             .execute(params![seq as i64, after.given, after.maybe_told, after.observed, stale])?;

@@ -2,7 +2,7 @@
 
 use super::end_key;
 use super::rows::{NoticeRow, mark_end_seen, on_key};
-use outlast_core::notice_state::{Moment, NoticeEvent, NoticeReply, Uptime};
+use outlast_core::notice_state::{Micros, Moment, NoticeEvent, NoticeReply};
 use rusqlite::{Connection, params};
 
 /// Whether the owner of a process has seen its end.
@@ -20,7 +20,7 @@ pub(crate) fn end_seen(db: &Connection, process: &str, by: &str, now: Moment) ->
 }
 
 /// Reserves the notice with this key for a client that waits or has announced a wait.
-pub(crate) fn reserve(db: &Connection, key: &str, at_most: Uptime, now: Moment) -> rusqlite::Result<()> {
+pub(crate) fn reserve(db: &Connection, key: &str, at_most: Micros, now: Moment) -> rusqlite::Result<()> {
     on_key(db, key, NoticeEvent::Reserve { until: now.up.saturating_add(at_most) }, now).map(|_| ())
 }
 

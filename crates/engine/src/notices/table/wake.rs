@@ -10,14 +10,14 @@ use super::rows::{DeliveryRow, NoticeRow};
 use super::{Claim, until};
 use outlast_core::ProcessId;
 use outlast_core::notice_state::{
-    DeliveryEvent, DeliveryOutcome, DeliveryState, Moment, NoticeEvent, NoticeReply, SinkCall, TakerKind, Uptime,
+    DeliveryEvent, DeliveryOutcome, DeliveryState, Micros, Moment, NoticeEvent, NoticeReply, SinkCall, TakerKind,
 };
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
 /// How long a delivery is put off if its notice is for a generation of its session that has not begun. No event reports that a generation
 /// began, so it is checked at this interval.
-const NOT_YET: Uptime = 60_000_000;
+const NOT_YET: Micros = 60_000_000;
 
 /// Leases due deliveries to the sink, except those whose notice another taker has.
 pub(crate) fn take(
@@ -25,7 +25,7 @@ pub(crate) fn take(
     sink: &str,
     limit: usize,
     lease: &str,
-    lease_for: Uptime,
+    lease_for: Micros,
     now: Moment,
 ) -> rusqlite::Result<Vec<OwedDelivery>> {
     remove_settled(db, sink, now)?;

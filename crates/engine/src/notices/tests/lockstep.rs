@@ -439,7 +439,7 @@ fn write(db: &Connection, m: &mut Model, random: &mut Random, what: &str, p: u8)
     let draft = NoticeDraft { repeat: random.chance(10), ..draft };
     let (waits, is_announced, is_quiet) = (random.chance(30), random.chance(20), random.chance(30));
     let (waits, is_announced) = (waits && kind == Kind::End, is_announced && kind == Kind::End);
-    let timeout = if waits { ns::ANSWER_TIMEOUT } else { ns::WAITER_TIMEOUT };
+    let timeout = if waits { ns::ANSWER_TIMEOUT } else { ns::ANNOUNCED_WAIT_TIMEOUT };
     let until = m.now.up + timeout;
     let written_for = match (waits, is_announced) {
         (true, _) => ns::WrittenFor::Answer,
@@ -547,7 +547,7 @@ fn wake_begin(db: &Connection, m: &mut Model, random: &mut Random) -> Result<Str
                 told.push((seq, m.notices[&seq].notice.maybe_told || maybe_told));
                 m.leases.push((seq, token.clone()));
             }
-            ns::NoticeReply::Done => _ = m.deliveries.remove(&(WAKER, seq)),
+            ns::NoticeReply::Done | ns::NoticeReply::Already => _ = m.deliveries.remove(&(WAKER, seq)),
             ns::NoticeReply::Busy => _ = m.on_delivery(WAKER, seq, not_tried(m.now.up)),
             ns::NoticeReply::Skipped => _ = m.on_delivery(WAKER, seq, not_tried(m.now.up + 60_000_000)),
             reply => return Err(format!("{reply:?} to a claim")),
@@ -645,8 +645,8 @@ fn compare(db: &Connection, m: &Model) -> Result<(), String> {
             ns::NoticeState::Leased { holder: ns::LeaseHolder::Sink, token, until } => ("waking", token.as_str(), *until, 0),
             ns::NoticeState::Settled { how, at, .. } => (settled(*how), "", 0, at.micros()),
         };
-        let superseded_by = notice.superseded_by.clone().unwrap_or_default();
-        let flags = (notice.given, notice.maybe_told, notice.observed, superseded_by, notice.open_since.micros());
+        let superseded_reason = notice.superseded_reason.clone().unwrap_or_default();
+        let flags = (notice.given, notice.maybe_told, notice.observed, superseded_reason, notice.open_since.micros());
         let model = (state.into(), lease.into(), lease_up, settled_at, flags.0, flags.1, flags.2, flags.3, flags.4);
         if row != model {
             return Err(format!("{seq}: tables hold {row:?}, functions {notice:?}"));

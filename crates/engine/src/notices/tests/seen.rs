@@ -159,10 +159,10 @@ fn kept(desk: &Desk, n: u8, at_most: i64) -> u64 {
 #[test]
 fn a_notice_reserved_for_a_client_that_does_not_come_is_no_repeat() {
     let mut desk = Desk::new();
-    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    let seq = kept(&desk, 1, ANNOUNCED_WAIT_TIMEOUT);
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
     assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), Some(Duration::from_secs(2)));
-    desk.pass(WAITER_TIMEOUT);
+    desk.pass(ANNOUNCED_WAIT_TIMEOUT);
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
 }
@@ -196,8 +196,8 @@ fn a_prepared_answer_to_a_client_that_left_is_no_repeat() {
 #[test]
 fn an_answer_with_a_reserved_notice_has_all_the_time_of_an_answer() {
     let mut desk = Desk::new();
-    let seq = kept(&desk, 1, WAITER_TIMEOUT);
-    desk.pass(WAITER_TIMEOUT - 1);
+    let seq = kept(&desk, 1, ANNOUNCED_WAIT_TIMEOUT);
+    desk.pass(ANNOUNCED_WAIT_TIMEOUT - 1);
     answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     desk.pass(ANSWER_TIMEOUT - 1);
     assert!(desk.gateway("a").is_empty());
@@ -213,7 +213,7 @@ fn a_client_that_waited_has_a_moment_to_come_back_to_the_next_engine() {
     engine_started(&desk.db, "b", false, desk.now).unwrap();
     let seq = kept(&desk, 1, ANSWER_TIMEOUT);
     engine_started(&desk.db, "b", false, desk.now).unwrap();
-    desk.pass(WAITER_TIMEOUT - 1);
+    desk.pass(ANNOUNCED_WAIT_TIMEOUT - 1);
     assert!(desk.gateway("a").is_empty());
     desk.pass(1);
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
@@ -223,7 +223,7 @@ fn a_client_that_waited_has_a_moment_to_come_back_to_the_next_engine() {
 #[test]
 fn a_reserved_notice_is_consumed_when_its_end_is_seen() {
     let desk = Desk::new();
-    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    let seq = kept(&desk, 1, ANNOUNCED_WAIT_TIMEOUT);
     desk.consume(1);
     assert_eq!(desk.state(seq).0, "consumed");
 }
@@ -231,7 +231,7 @@ fn a_reserved_notice_is_consumed_when_its_end_is_seen() {
 #[test]
 fn an_answer_has_no_token_that_could_be_shown() {
     let desk = Desk::new();
-    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    let seq = kept(&desk, 1, ANNOUNCED_WAIT_TIMEOUT);
     let shown = || by_seq(&desk.db, seq).unwrap().unwrap();
     assert_eq!((shown().state.as_str(), shown().lease.as_str()), ("leased", ""));
     answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
@@ -242,10 +242,10 @@ fn an_answer_has_no_token_that_could_be_shown() {
 fn a_delivery_that_is_held_back_for_a_waiter_does_not_count_as_failing() {
     let mut desk = Desk::new();
     let end = completion(1, owner("a", ""));
-    let until = desk.now.up + WAITER_TIMEOUT;
+    let until = desk.now.up + ANNOUNCED_WAIT_TIMEOUT;
     insert_for(&desk.db, &end, &hook(), WrittenFor::Waiter { until }, Some(until), desk.now).unwrap();
     assert!(take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap().is_empty());
-    desk.pass(WAITER_TIMEOUT);
+    desk.pass(ANNOUNCED_WAIT_TIMEOUT);
     assert_eq!(take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap().len(), 1);
     assert_eq!(failing(&desk.db, &hook(), desk.now).unwrap(), []);
 }

@@ -266,7 +266,7 @@ impl Oracle {
                         // A client that waited may come back to the next engine, but not after a reboot.
                         *until = match (reboot, word) {
                             (true, _) => i64::MIN,
-                            (false, None) => up.saturating_add(WAITER_TIMEOUT).min(*until),
+                            (false, None) => up.saturating_add(ANNOUNCED_WAIT_TIMEOUT).min(*until),
                             (false, Some(_)) => *until,
                         };
                     }
