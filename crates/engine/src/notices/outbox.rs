@@ -70,7 +70,7 @@ impl Outbox {
         self.news.send_modify(|n| *n += 1);
     }
 
-    /// Announces these notices, which are the only new ones since the last announcement.
+    /// Announces these notices, which were written in one write. [`Recent`] forgets if numbers are missing between two announcements.
     fn tell_made<'a>(&self, made: impl IntoIterator<Item = &'a NoticeEntry>) {
         self.recent.add(made);
         self.news.send_modify(|n| *n += 1);
@@ -150,8 +150,8 @@ impl Outbox {
         Ok((claimed, lapse))
     }
 
-    /// The notices on disk after a number. Changes that wait are not seen.
-    pub(crate) async fn after(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
+    /// Reads the notices on disk. Changes that wait to be written are not seen.
+    pub(crate) async fn read_committed(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
         self.index.read(move |db| table::read(db, &filter)).await
     }
 
@@ -230,7 +230,7 @@ impl Outbox {
         Ok((entry, new))
     }
 
-    /// Reads notices and changes nothing.
+    /// Reads notices once the changes that wait are written. Changes nothing.
     pub(crate) async fn read(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
         self.index.work(move |db| table::read(db, &filter)).await
     }

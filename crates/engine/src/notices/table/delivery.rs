@@ -147,7 +147,7 @@ impl PushResult {
     }
 }
 
-/// Records how a delivery went. `false` if the lease of the sink has run out.
+/// Records how a delivery went. `false` if it is no longer leased under this token.
 pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &PushResult, now: Moment) -> rusqlite::Result<bool> {
     match DeliveryRow::find(db, sink, seq)? {
         Some(mut row) => row.apply(db, DeliveryEvent::Report { token: lease, outcome: how.outcome(now) }, now),

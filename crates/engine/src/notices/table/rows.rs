@@ -155,6 +155,20 @@ fn notice_state(row: &Row<'_>) -> rusqlite::Result<NoticeState> {
 }
 
 /// A state as it is stored.
+///
+/// The same things have other names in each layer. A column keeps its name, because older engines read it:
+///
+/// | `outlast_core::notice_state` | tables | clients |
+/// |---|---|---|
+/// | `given` of a notice, `tries` of a delivery | `attempts` | `attempts` |
+/// | `DeliveryState::Due` | `pending` | |
+/// | `NoticeState::Leased` by a `Sink` | `waking` | `leased` |
+/// | `NoticeState::Reserved`, `Answering` | `reserved`, `answering` | `leased` |
+/// | `until` | `lease_up` by uptime; `lease_until` in UTC, to be shown; `due_up` of a delivery | `lease_until` |
+/// | `superseded_reason` | `stale` | |
+/// | `EndSeen`, `NoticeSubject::End { seen }` | `mark.consumed_at` | `consumed` |
+/// | `NoticeGeneration` | `generation`; `life`: all that were seen | `generation` |
+/// | `SinkCall::Told`, `Verdict::Delivered`, `DeliveryState::Delivered` | `delivered` | `delivered` |
 pub(super) struct StateColumns<'a> {
     pub(super) state: &'static str,
     pub(super) reason: &'a str,
@@ -326,7 +340,7 @@ impl DeliveryRow {
         Ok(())
     }
 
-    /// Applies an event, and stores the result. `false` if the lease of the caller has run out.
+    /// Applies an event, and stores the result. `false` if it is no longer leased under the token of the event.
     pub(super) fn apply(&mut self, db: &Connection, event: DeliveryEvent<'_>, now: Moment) -> rusqlite::Result<bool> {
         match deliver(&self.delivery, event, now) {
             DeliveryStep::Same => {}

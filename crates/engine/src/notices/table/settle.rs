@@ -67,7 +67,7 @@ pub(crate) fn taker_gone(db: &Connection, ids: &[String], lease: &str, now: Mome
     Ok(())
 }
 
-/// The taker disconnected before its claim was answered: the notices become pending again as if it had not asked.
+/// The taker disconnected before its claim was answered: the notices become pending again, unmarked. The attempt still counts.
 pub(crate) fn claim_cancelled(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::Result<()> {
     let claimed: Vec<i64> = db
         .prepare_cached(

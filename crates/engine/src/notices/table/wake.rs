@@ -46,8 +46,8 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
 }
 
 /// The sink is about to deliver these, each leased to it with its token. Returns those that it may deliver, in the same order: no other
-/// taker gets them until it reports or its lease runs out. It loses the lease of the others. Also returns whether some of those are still
-/// due, once the other taker has settled them.
+/// taker gets them until it reports or its lease runs out. It loses the lease of the others. Also returns whether a delivery was put off
+/// because another taker has its notice or its generation has not begun.
 pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<OwedDelivery>, bool)> {
     let (mut go, mut put_back) = (Vec::new(), false);
     for (seq, lease) in lent {
@@ -86,7 +86,7 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
     Ok((go, put_back))
 }
 
-/// Records how a call went. `false` if the lease of the sink has run out. Also returns the process whose end was delivered.
+/// Records how a call went. `false` if it is no longer leased under this token. Also returns the process whose end was delivered.
 pub(crate) fn pushed(
     db: &Connection,
     sink: &str,
