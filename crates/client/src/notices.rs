@@ -194,8 +194,8 @@ impl Client {
     /// Its leases on the others have ended: the agent has them by other means, or another taker is delivering them.
     pub async fn wake(&self, sink: &str, lent: &[Delivery]) -> Result<Vec<Delivery>, ClientError> {
         let lent = lent.iter().map(|d| Lent::new(d.event.seq, &d.lease)).collect();
-        // Not repeated: if the answer is lost, a second request would not return the notices that the first one claimed.
-        let may: Deliveries = self.ask("ask what may be told", Request::Wake { sink: sink.into(), lent }, Repeat::Never).await?;
+        // If the answer is lost, a second request with the same tokens returns the notices that the first one claimed.
+        let may: Deliveries = self.ask("ask what may be told", Request::Wake { sink: sink.into(), lent }, Repeat::Safe).await?;
         Ok(may.deliveries)
     }
 

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// Microseconds since the machine was started.
 pub type Uptime = i64;
+/// How long something takes, in microseconds.
+pub type Micros = i64;
 
 /// A moment by both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +24,11 @@ pub struct Moment {
 }
 
 /// How long an answer may take to reach its socket.
-pub const ANSWER_TIMEOUT: Uptime = 60_000_000;
+pub const ANSWER_TIMEOUT: Micros = 60_000_000;
+/// How long a notice is reserved for a client that waits.
+pub const RESERVATION_TIMEOUT: Micros = 60_000_000;
 /// How long a notice is reserved for a client that announced a wait, or that has to come back to the next engine.
-pub const WAITER_TIMEOUT: Uptime = 2_000_000;
+pub const ANNOUNCED_WAIT_TIMEOUT: Micros = 2_000_000;
 
 /// A notice without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +42,7 @@ pub struct TrackedNotice {
     /// A poll in its own session showed the end.
     pub observed: bool,
     /// The process was run again. The notice is superseded for this reason, unless the taker that has it delivers it.
-    pub superseded_by: Option<String>,
+    pub superseded_reason: Option<String>,
     /// When it was written, or replayed.
     pub open_since: Time,
 }
@@ -58,7 +62,8 @@ pub enum NoticeState {
         /// When the answer counts as lost.
         until: Uptime,
     },
-    /// One taker, or one sink that wakes an agent, has it.
+    /// One taker, or one sink that wakes an agent, has it. A lease that has run out stays in the row until the next claim: the notice is
+    /// free ([`TrackedNotice::is_free`]), and its taker may still settle it.
     Leased {
         /// Which of the two.
         holder: LeaseHolder,
@@ -149,7 +154,7 @@ pub enum WrittenFor {
     AnyTaker,
     /// For a client that waits or announced a wait.
     Waiter {
-        /// For how long it is reserved.
+        /// Until when it is reserved.
         until: Uptime,
     },
     /// For a client that waits and is answered next. The answer begins with the write.
@@ -161,7 +166,7 @@ pub enum WrittenFor {
 pub enum NoticeEvent<'a> {
     /// A client waits for it, or announced a wait.
     Reserve {
-        /// For how long at most.
+        /// Until when at most.
         until: Uptime,
     },
     /// The engine is about to send an answer that contains it.
@@ -207,12 +212,13 @@ pub enum NoticeEvent<'a> {
         /// What became of it.
         verdict: Verdict<'a>,
     },
-    /// The taker disconnected without a report. It may have told the owner.
+    /// The relay that forwards the answer with it disconnected before it confirmed the answer. The taker may have told the owner. If any
+    /// other taker disconnects, its lease runs out.
     TakerGone {
         /// The token of its lease.
         token: &'a str,
     },
-    /// The taker disconnected before the answer to its claim was sent.
+    /// The taker disconnected, or cancelled its request, before its claim returned. After that its lease counts.
     ClaimCancelled {
         /// The token of its lease.
         token: &'a str,
@@ -228,7 +234,7 @@ pub enum NoticeEvent<'a> {
     Replay,
     /// No taker claimed it for a long time.
     Expire {
-        /// Notices that were open before this expire.
+        /// Only a notice open since before this expires.
         before: Time,
         /// Why, for users.
         reason: &'a str,
@@ -289,13 +295,13 @@ pub enum NoticeReply {
     Given,
     /// Another client or sink has it.
     Busy,
-    /// It is not for this taker, or not yet.
+    /// It is not for this kind of taker, or not yet.
     Skipped,
     /// The event settled or released it.
     Done,
     /// It was settled or released before.
     Already,
-    /// The lease is over, and another client or sink has it now.
+    /// The lease is over, and another client or sink has it now. Or there was no such lease.
     Lost,
 }
 
@@ -322,10 +328,10 @@ impl TrackedNotice {
             (_, WrittenFor::Waiter { until }) => (NoticeState::Reserved { until }, 0),
             (_, WrittenFor::Answer) => (NoticeState::Answering { until: now.up + ANSWER_TIMEOUT }, 1),
         };
-        Self { state, given, maybe_told, observed: false, superseded_by: None, open_since: now.utc }
+        Self { state, given, maybe_told, observed: false, superseded_reason: None, open_since: now.utc }
     }
 
-    /// Whether it is open and has no holder, or one whose lease has run out.
+    /// Whether it is open and has no holder, or one whose time has run out. No event ends that time: the state stays until the next claim.
     pub fn is_free(&self, up: Uptime) -> bool {
         match &self.state {
             NoticeState::Pending => true,
@@ -345,6 +351,12 @@ impl TrackedNotice {
             NoticeState::Answering { .. } | NoticeState::Leased { .. } => true,
             NoticeState::Pending | NoticeState::Reserved { .. } | NoticeState::Settled { .. } => false,
         }
+    }
+
+    /// Whether no taker was ever given it, so that no token of it exists. A notice that may have been told can have been given before its
+    /// index was lost.
+    fn was_never_given(&self) -> bool {
+        self.given == 0 && !self.maybe_told
     }
 
     fn is_leased_as(&self, with: &str) -> bool {
@@ -422,8 +434,13 @@ pub fn transition(notice: &TrackedNotice, event: NoticeEvent<'_>, subject: Notic
             NoticeStep { next, effects, reply: NoticeReply::None }
         }
         NoticeEvent::Answered => match notice.state {
-            Reserved { .. } | Answering { .. } => to(notice.settled(Settlement::Consumed, "a client that waited was answered", now)),
-            Pending | Leased { .. } | Settled { .. } => same(NoticeReply::None),
+            // The taker that has it reports what became of it.
+            Leased { .. } if !is_free => same(NoticeReply::None),
+            Settled { .. } => same(NoticeReply::None),
+            // Pending: the answer to another client failed, and made it free.
+            Pending | Reserved { .. } | Answering { .. } | Leased { .. } => {
+                to(notice.settled(Settlement::Consumed, "a client that waited was answered", now))
+            }
         },
         NoticeEvent::Observed => match notice.state {
             Pending | Reserved { .. } | Answering { .. } | Leased { .. } => to(TrackedNotice { observed: true, ..notice.clone() }),
@@ -437,18 +454,18 @@ pub fn transition(notice: &TrackedNotice, event: NoticeEvent<'_>, subject: Notic
                     to(notice.settled(Settlement::Superseded, reason, now))
                 }
                 Pending | Reserved { .. } | Answering { .. } | Leased { .. } => {
-                    to(TrackedNotice { superseded_by: Some(reason), ..notice.clone() })
+                    to(TrackedNotice { superseded_reason: Some(reason), ..notice.clone() })
                 }
             }
         }
         NoticeEvent::Claim { taker, holder, token, until, generation } => match notice.state {
-            Settled { .. } => same(NoticeReply::Done),
-            // The same taker asks again: the first answer may not have arrived.
+            Settled { .. } => same(NoticeReply::Already),
+            // A sink repeats its claim: the first answer may not have arrived. Each claim of a taker has a token of its own.
             Leased { .. } if !is_free && notice.is_leased_as(token) => same(NoticeReply::Given),
             Pending | Reserved { .. } | Answering { .. } | Leased { .. } if !is_free => same(NoticeReply::Busy),
             Pending | Reserved { .. } | Answering { .. } | Leased { .. } => match refusal(notice, taker, subject, generation) {
-                Some(Refused::NotYet) => same(NoticeReply::Skipped),
-                Some(Refused::ForGood(how, reason)) => done(notice.settled(how, reason, now)),
+                Some(Refused::Skip) => same(NoticeReply::Skipped),
+                Some(Refused::Settle(how, reason)) => done(notice.settled(how, reason, now)),
                 None => {
                     let maybe_told = notice.maybe_told || notice.was_handed_out();
                     let state = Leased { holder, token: token.to_owned(), until };
@@ -459,6 +476,7 @@ pub fn transition(notice: &TrackedNotice, event: NoticeEvent<'_>, subject: Notic
         },
         NoticeEvent::Settle { token, verdict } => match &notice.state {
             Settled { .. } => same(NoticeReply::Already),
+            Pending if token.is_some() && notice.was_never_given() => same(NoticeReply::Lost),
             Pending if verdict == Verdict::Released => same(NoticeReply::Already),
             Leased { token: has, .. } if token.is_some_and(|token| token != has) => same(NoticeReply::Lost),
             // No client has the token of an answer.
@@ -472,14 +490,15 @@ pub fn transition(notice: &TrackedNotice, event: NoticeEvent<'_>, subject: Notic
             (Leased { .. }, SinkCall::Told) if notice.is_leased_as(token) => settle(notice, false, Verdict::Delivered, subject, now),
             (Leased { .. }, SinkCall::Failed) if notice.is_leased_as(token) => settle(notice, false, Verdict::Released, subject, now),
             (Leased { .. }, SinkCall::NotTried) if notice.is_leased_as(token) => settle(notice, true, Verdict::Released, subject, now),
+            // Released meanwhile, but the agent has it.
             (Pending, SinkCall::Told) => settle(notice, false, Verdict::Delivered, subject, now),
-            // The lease of the sink ran out: another holder settles it.
+            // Settled, free, or with another holder: nothing to do.
             (Pending | Reserved { .. } | Answering { .. } | Leased { .. } | Settled { .. }, _) => same(NoticeReply::None),
         },
         NoticeEvent::Replay => match notice.state {
             Settled { how: Settlement::Delivered, .. } => {
                 let next =
-                    TrackedNotice { maybe_told: true, observed: false, superseded_by: None, open_since: now.utc, ..notice.at(Pending) };
+                    TrackedNotice { maybe_told: true, observed: false, superseded_reason: None, open_since: now.utc, ..notice.at(Pending) };
                 let forget = matches!(subject, NoticeSubject::End { .. }).then_some(NoticeEffect::ForgetEndSeen);
                 NoticeStep { effects: forget.into_iter().collect(), ..done(next) }
             }
@@ -494,33 +513,37 @@ pub fn transition(notice: &TrackedNotice, event: NoticeEvent<'_>, subject: Notic
             // The engine that died was sending it, itself or by a sink.
             Answering { .. } | Leased { holder: LeaseHolder::Sink, .. } => to(TrackedNotice { maybe_told: true, ..notice.at(Pending) }),
             // The client that waits has a moment to come back.
-            Reserved { until } => to(notice.at(Reserved { until: if rebooted { 0 } else { (*until).min(now.up + WAITER_TIMEOUT) } })),
+            Reserved { until } => {
+                to(notice.at(Reserved { until: if rebooted { 0 } else { (*until).min(now.up + ANNOUNCED_WAIT_TIMEOUT) } }))
+            }
             Leased { holder, token, .. } if rebooted => to(notice.at(Leased { holder: *holder, token: token.clone(), until: 0 })),
             Pending | Leased { .. } | Settled { .. } => same(NoticeReply::None),
         },
     }
 }
 
-/// Why a taker does not get a notice.
+/// Why a taker does not get a notice that is free.
 enum Refused {
-    NotYet,
-    ForGood(Settlement, String),
+    /// It stays for other takers, or for a later claim of this one.
+    Skip,
+    /// It is settled like this, for every taker.
+    Settle(Settlement, String),
 }
 
-/// Why a taker does not get a notice that is free, if it does not.
+/// Whether a taker does not get a notice that is free, and why.
 fn refusal(notice: &TrackedNotice, taker: TakerKind, subject: NoticeSubject, generation: NoticeGeneration<'_>) -> Option<Refused> {
-    match (generation, subject, &notice.superseded_by) {
-        (NoticeGeneration::Future, ..) => Some(Refused::NotYet),
+    match (generation, subject, &notice.superseded_reason) {
+        (NoticeGeneration::Future, ..) => Some(Refused::Skip),
         (NoticeGeneration::Ended { name }, ..) => {
-            Some(Refused::ForGood(Settlement::Dropped, format!("generation {name} of the conversation has ended")))
+            Some(Refused::Settle(Settlement::Dropped, format!("generation {name} of the conversation has ended")))
         }
         (_, NoticeSubject::End { seen: true }, _) => {
-            Some(Refused::ForGood(Settlement::Consumed, "its end was seen before it was told".into()))
+            Some(Refused::Settle(Settlement::Consumed, "its end was seen before it was told".into()))
         }
-        (_, _, Some(reason)) => Some(Refused::ForGood(Settlement::Superseded, reason.clone())),
-        (_, NoticeSubject::End { .. }, None) if taker == TakerKind::Terminal && notice.observed => Some(Refused::NotYet),
+        (_, _, Some(reason)) => Some(Refused::Settle(Settlement::Superseded, reason.clone())),
+        (_, NoticeSubject::End { .. }, None) if taker == TakerKind::Terminal && notice.observed => Some(Refused::Skip),
         (_, NoticeSubject::Output { end_seen: true }, None) if taker == TakerKind::Gateway => {
-            Some(Refused::ForGood(Settlement::Dropped, "the end of the process was told already".into()))
+            Some(Refused::Settle(Settlement::Dropped, "the end of the process was told already".into()))
         }
         (_, NoticeSubject::End { .. } | NoticeSubject::Output { .. } | NoticeSubject::Other, None) => None,
     }
@@ -534,7 +557,7 @@ fn settle(notice: &TrackedNotice, is_certain: bool, verdict: Verdict<'_>, subjec
             NoticeStep { effects: mark.into_iter().collect(), ..done(notice.settled(Settlement::Delivered, "", now)) }
         }
         Verdict::Dropped(reason) => done(notice.settled(Settlement::Dropped, reason, now)),
-        Verdict::Released => match (subject, &notice.superseded_by) {
+        Verdict::Released => match (subject, &notice.superseded_reason) {
             (NoticeSubject::End { seen: true }, _) => {
                 done(notice.settled(Settlement::Consumed, "its end was seen while it was being told", now))
             }

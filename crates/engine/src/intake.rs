@@ -9,7 +9,7 @@ use crate::config::Clock;
 use crate::disk::{AGAIN, Disk, blocking};
 use crate::facts::{Facts, FolderLook};
 use crate::handle::TableHandle;
-use crate::index::Index;
+use crate::index::{Index, IndexError};
 use crate::mutex::lock;
 use crate::notices::{Outbox, ProcessChange, Waiters};
 use crate::points::point;
@@ -22,6 +22,7 @@ use outlast_text::Redactor;
 use outlast_wire::v1::Error;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Turns looks into folders into facts and notices.
@@ -88,9 +89,17 @@ impl Intake {
         Some(facts)
     }
 
+    /// The end of a process is about to be sent in an answer, so no other taker gets its notice. If the disk refuses that notice for now, it
+    /// is written as a possible repeat: there is no row yet that could hold the answer.
+    pub(crate) async fn answer_begins(&self, id: ProcessId, now: Time) -> Result<(), IndexError> {
+        // First: work of the index is done in its order.
+        self.unsaved.answer_begins(id);
+        self.outbox.answer_begins(id, now).await
+    }
+
     /// The owner of a process has seen its end.
     pub(crate) async fn end_seen(&self, id: ProcessId, how: &'static str, now: Time) {
-        self.outbox.consume_later(id, how, now).await;
+        self.outbox.end_seen_later(id, how, now).await;
         self.table.consumed(id).await;
     }
 
@@ -162,7 +171,7 @@ impl Intake {
     /// Writes changes. If the disk refuses, this is tried again for as long as it takes; the folders keep the facts meanwhile.
     async fn write(self: &Arc<Self>, mut changes: Vec<UnsavedChange>) {
         point!("news.before_commit");
-        let written = self.outbox.advance(all_of(&changes), self.clock.now()).await;
+        let written = self.outbox.advance(self.all_of(&changes), self.clock.now()).await;
         point!("news.after_commit");
         let Err(error) = written else {
             // Clients that wait for this change are answered first.
@@ -181,7 +190,7 @@ impl Intake {
                 // No descriptor reports that a disk has space again.
                 tokio::time::sleep(AGAIN).await;
                 changes = intake.read_again(changes).await;
-                if intake.outbox.advance(all_of(&changes), intake.clock.now()).await.is_ok() {
+                if intake.outbox.advance(intake.all_of(&changes), intake.clock.now()).await.is_ok() {
                     changes.retain_mut(|c| {
                         c.written();
                         let is_done = intake.unsaved.done(c.before.id());
@@ -193,6 +202,12 @@ impl Intake {
                 }
             }
         });
+    }
+
+    /// The changes as they are written.
+    fn all_of(&self, changes: &[UnsavedChange]) -> Vec<ProcessChange> {
+        let written = |c: &UnsavedChange| Some(c.news.clone()?.unless_answered(self.unsaved.answered(c.before.id())));
+        changes.iter().filter_map(written).collect()
     }
 
     /// Clients see changes that the disk refuses, and may consume them. If this engine then dies, the next one must mark the notice as a
@@ -266,25 +281,29 @@ impl UnsavedChange {
     }
 }
 
-fn all_of(changes: &[UnsavedChange]) -> Vec<ProcessChange> {
-    changes.iter().filter_map(|c| c.news.clone()).collect()
-}
-
 /// The processes whose changes the disk refused. One task tries again to write them. Until then nothing else is written of these processes:
 /// the next engine would believe an index that is ahead of the notices.
 #[derive(Debug, Default)]
-pub(crate) struct UnsavedProcesses(Mutex<HashMap<ProcessId, bool>>);
+pub(crate) struct UnsavedProcesses(Mutex<HashMap<ProcessId, UnsavedProcess>>);
+
+#[derive(Debug, Default)]
+struct UnsavedProcess {
+    /// There is more than the task has read.
+    more: bool,
+    /// An answer with the end was begun.
+    answered: Arc<AtomicBool>,
+}
 
 impl UnsavedProcesses {
     /// Registers the caller as the task that writes this process. `false` if another task does already; that task is told that there is
     /// more.
     fn begin(&self, id: ProcessId) -> bool {
-        !self.more(id) && lock(&self.0).insert(id, false).is_none()
+        !self.more(id) && lock(&self.0).insert(id, UnsavedProcess::default()).is_none()
     }
 
     /// Tells the task that writes the changes of a process that there is more. Returns whether there is such a task.
     fn more(&self, id: ProcessId) -> bool {
-        lock(&self.0).get_mut(&id).map(|more| *more = true).is_some()
+        lock(&self.0).get_mut(&id).map(|process| process.more = true).is_some()
     }
 
     /// Whether a change of this process is not written yet.
@@ -292,15 +311,27 @@ impl UnsavedProcesses {
         lock(&self.0).contains_key(&id)
     }
 
+    /// An answer with the end of this process is about to be sent.
+    fn answer_begins(&self, id: ProcessId) {
+        if let Some(process) = lock(&self.0).get(&id) {
+            process.answered.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether such an answer was begun, if the disk refused a change of this process.
+    fn answered(&self, id: ProcessId) -> Option<Arc<AtomicBool>> {
+        lock(&self.0).get(&id).map(|process| Arc::clone(&process.answered))
+    }
+
     /// Called before the folder is read again. What comes later needs another read.
     fn reads(&self, id: ProcessId) {
-        lock(&self.0).entry(id).and_modify(|more| *more = false);
+        lock(&self.0).entry(id).and_modify(|process| process.more = false);
     }
 
     /// Everything that was read is written. `false` if there is more by now.
     fn done(&self, id: ProcessId) -> bool {
         let mut all = lock(&self.0);
-        let done = all.get(&id).is_none_or(|more| !more);
+        let done = all.get(&id).is_none_or(|process| !process.more);
         if done {
             all.remove(&id);
         }

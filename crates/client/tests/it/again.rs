@@ -46,6 +46,21 @@ async fn what_would_be_another_thing_the_second_time_is_not_repeated() {
 }
 
 #[tokio::test]
+async fn a_sink_claims_again_if_the_answer_to_its_claim_is_lost() {
+    let home = Home::new();
+    let (client, mut fake) = home.client().await;
+    let (may, ()) = tokio::join!(client.wake("hook", &[]), async {
+        let first = fake.message().await.unwrap();
+        drop(fake);
+        let mut fake = home.accept().await;
+        let second = fake.message().await.unwrap();
+        assert_eq!(serde_json::to_value(&first.request).unwrap(), serde_json::to_value(&second.request).unwrap());
+        fake.answer(second.id, json!({"deliveries": []})).await;
+    });
+    assert_eq!(may.unwrap(), []);
+}
+
+#[tokio::test]
 async fn a_wait_goes_on_over_a_restart_with_the_time_that_is_left() {
     let home = Home::new();
     let (client, mut fake) = home.client().await;

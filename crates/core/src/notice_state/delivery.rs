@@ -116,7 +116,7 @@ pub enum DeliveryStep {
     Next(Delivery),
     /// It is removed.
     Removed,
-    /// Nothing: the lease of the caller is over.
+    /// Nothing: it is no longer leased under the token of the event.
     Lost,
 }
 

@@ -64,7 +64,7 @@ fn cell(before: &TrackedNotice, step: &NoticeStep) -> String {
         let news = [
             (next.maybe_told && !before.maybe_told, '*'),
             (next.observed && !before.observed, 'o'),
-            (next.superseded_by.is_some() && before.superseded_by.is_none(), 's'),
+            (next.superseded_reason.is_some() && before.superseded_reason.is_none(), 's'),
         ];
         cell.extend(news.iter().filter(|(is_new, _)| *is_new).map(|(_, sign)| sign));
     }
@@ -147,8 +147,10 @@ fn the_whole_table_of_transition() {
     for (name, event, subject) in events() {
         row(name, &|_| (), event, subject);
     }
-    let superseded = |n: &mut TrackedNotice| n.superseded_by = Some("run again as q".into());
+    let superseded = |n: &mut TrackedNotice| n.superseded_reason = Some("run again as q".into());
     let observed = |n: &mut TrackedNotice| n.observed = true;
+    let rewritten = |n: &mut TrackedNotice| n.maybe_told = true;
+    row("Settle Delivered, token, index lost", &rewritten, NoticeEvent::Settle { token: Some("t"), verdict: Verdict::Delivered }, END);
     row("Claim, superseded", &superseded, claim(TakerKind::Gateway, "n", Current), END);
     row("Settle Released, token, superseded", &superseded, NoticeEvent::Settle { token: Some("t"), verdict: Verdict::Released }, END);
     row("Claim, observed", &observed, claim(TakerKind::Gateway, "n", Current), END);
@@ -164,7 +166,7 @@ fn the_states_in_which_a_notice_is_written() {
     {
         for (about, subject) in [("an end", END), ("a seen end", SEEN_END), ("lines", NoticeSubject::Output { end_seen: true })] {
             let new = TrackedNotice::new(subject, false, written_for, NOW);
-            assert_eq!((new.open_since, new.maybe_told, new.observed, &new.superseded_by), (NOW.utc, false, false, &None));
+            assert_eq!((new.open_since, new.maybe_told, new.observed, &new.superseded_reason), (NOW.utc, false, false, &None));
             table += &format!("{about}, for {name}: {}\n", self::name(&new));
         }
     }

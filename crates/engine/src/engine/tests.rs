@@ -302,13 +302,80 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     full(&engine, true).await;
     look(&engine, &view).await;
     // What an answer does once it is in the socket.
-    engine.parts.outbox.consume_later(view.id(), "wait", now).await;
+    engine.parts.outbox.end_seen_later(view.id(), "wait", now).await;
     engine.parts.table.consumed(view.id()).await;
     full(&engine, false).await;
     until_told(&engine, &view, &["completion"]).await;
-    let states = |db: &rusqlite::Connection| db.query_row("SELECT state FROM notice", [], |r| r.get::<_, String>(0));
-    assert_eq!(engine.parts.index.work(states).await.unwrap(), "consumed");
+    assert_eq!(state(&engine).await, "consumed");
     engine.stop().await;
+}
+
+#[tokio::test]
+async fn an_end_whose_answer_was_not_confirmed_while_the_disk_was_full_is_told_as_a_repeat() {
+    for answered in [false, true] {
+        let tmp = tempfile::tempdir().unwrap();
+        let engine = engine(&tmp).await;
+        let (view, meta) = watched(&engine, 1).await;
+        let now = engine.parts.now();
+        recorded(&meta, now);
+        full(&engine, true).await;
+        look(&engine, &view).await;
+        if answered {
+            // What the answer to a relay does before it is sent, and what follows if the relay dies before it confirms the answer.
+            engine.parts.intake.answer_begins(view.id(), now).await.unwrap();
+            engine.parts.outbox.answer_failed(view.id()).await;
+        }
+        full(&engine, false).await;
+        until_told(&engine, &view, &["completion"]).await;
+        let found = engine.parts.outbox.read(crate::notices::NoticeFilter { limit: 9, ..Default::default() }).await.unwrap();
+        assert_eq!((found.len(), found[0].notice.repeat), (1, answered));
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_holds_a_notice_whose_commit_a_full_disk_refused_at_first() {
+    let tmp = tempfile::tempdir().unwrap();
+    let engine = engine(&tmp).await;
+    let (view, meta) = watched(&engine, 1).await;
+    recorded(&meta, engine.parts.now());
+    // The commit fails, and no statement before it.
+    let refuse = "CREATE TABLE one_more (id INTEGER PRIMARY KEY);
+        CREATE TABLE refused (id INTEGER REFERENCES one_more (id) DEFERRABLE INITIALLY DEFERRED);
+        CREATE TRIGGER refuse AFTER INSERT ON notice BEGIN INSERT INTO refused VALUES (1); END;";
+    engine.parts.index.work(move |db| db.execute_batch(refuse)).await.unwrap();
+    let waiting = engine.parts.waiters.begin(crate::notices::end_key(view.id()));
+    look(&engine, &view).await;
+    assert_eq!(told(&engine, &view).await.0, [""; 0]);
+    drop(waiting);
+    engine.parts.index.work(|db| db.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    until_told(&engine, &view, &["completion"]).await;
+    engine.parts.intake.answer_begins(view.id(), engine.parts.now()).await.unwrap();
+    assert_eq!(state(&engine).await, "answering");
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_was_prepared_for_a_client_that_left_is_taken_back() {
+    let tmp = tempfile::tempdir().unwrap();
+    let engine = engine(&tmp).await;
+    let (view, meta) = watched(&engine, 1).await;
+    recorded(&meta, engine.parts.now());
+    let key = crate::notices::end_key(view.id());
+    let waiting = engine.parts.waiters.begin(key.clone());
+    look(&engine, &view).await;
+    assert!(engine.parts.waiters.take_permit(&key));
+    // As if the client had left between the transaction and its commit.
+    drop(waiting);
+    engine.parts.outbox.keep_permits(vec![key.clone()]).await;
+    assert_eq!((state(&engine).await.as_str(), engine.parts.waiters.take_permit(&key)), ("pending", false));
+    engine.stop().await;
+}
+
+/// The state of the only notice.
+async fn state(engine: &Engine) -> String {
+    let read = |db: &rusqlite::Connection| db.query_row("SELECT state FROM notice", [], |r| r.get::<_, String>(0));
+    engine.parts.index.work(read).await.unwrap()
 }
 
 /// Its end is on record, and its output may be open.
@@ -372,9 +439,9 @@ async fn a_hook_is_called_after_all_if_a_waiting_client_was_not_answered() {
         let take = || outbox.take("hook".into(), 9, "word".into(), 60_000_000, now);
         assert!(take().await.unwrap().0.is_empty(), "it is put off");
         if answered {
-            outbox.consume_later(view.id(), "wait", now).await;
+            outbox.end_seen_later(view.id(), "wait", now).await;
         } else {
-            outbox.let_go(view.id()).await;
+            outbox.answer_failed(view.id()).await;
         }
         assert_eq!(take().await.unwrap().0.len(), usize::from(!answered));
         assert_eq!(outbox.owed().await.unwrap(), u64::from(!answered));

@@ -106,18 +106,19 @@ pub(crate) fn notice(barrier: &Barrier, route: Route, now: Time) -> NoticeDraft 
     NoticeDraft { key: barrier.key(), at: now, process, owner: barrier.owner.clone(), route, body, repeat: false }
 }
 
+/// Sets a barrier. Returns it, or the one of its session that serves as well, and the ids of those that it replaces.
 pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barrier, Vec<String>)> {
     let session = barrier.owner.session.clone().unwrap_or_default();
-    let mut cleared = Vec::new();
-    for other in all(db, Some(&session))? {
-        // The same barrier was set again, or by two clients: it serves both.
-        if other.id == barrier.id || (other.opened.is_empty() && other.target == barrier.target && other.owner == barrier.owner) {
-            return Ok((other, Vec::new()));
-        }
-        if !session.is_empty() && other.opened.is_empty() {
-            db.prepare_cached("DELETE FROM barrier WHERE id = ?1")?.execute(params![other.id])?;
-            cleared.push(other.id);
-        }
+    let mut others = all(db, Some(&session))?;
+    // The same barrier was set again, or by two clients: it serves both.
+    let is_same = |b: &Barrier| b.id == barrier.id || (b.opened.is_empty() && b.target == barrier.target && b.owner == barrier.owner);
+    if let Some(at) = others.iter().position(is_same) {
+        return Ok((others.swap_remove(at), Vec::new()));
+    }
+    let is_replaced = |b: &Barrier| !session.is_empty() && b.opened.is_empty();
+    let replaced: Vec<String> = others.into_iter().filter(is_replaced).map(|b| b.id).collect();
+    for id in &replaced {
+        db.prepare_cached("DELETE FROM barrier WHERE id = ?1")?.execute(params![id])?;
     }
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
     // It replaces one that cannot be read.
@@ -130,7 +131,7 @@ pub(crate) fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barri
             serde_json::to_string(&StoredTarget { target: barrier.target.clone(), hits: barrier.hits }).expect("a target serialises"),
             barrier.created_at.micros(),
         ])?;
-    Ok((barrier.clone(), cleared))
+    Ok((barrier.clone(), replaced))
 }
 
 /// All barriers, of one session or of all.
@@ -173,4 +174,31 @@ pub(crate) fn clear(db: &Connection, session: &str) -> rusqlite::Result<Vec<Stri
         db.prepare_cached("DELETE FROM barrier WHERE id = ?1")?.execute(params![id])?;
     }
     Ok(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index;
+
+    fn barrier(id: &str, pid: u32, at: i64) -> Barrier {
+        let owner = Owner { session: Some("a".into()), ..Owner::default() };
+        let target = ResolvedTarget::Pid { pid, start_ticks: 1, boot: "b".into() };
+        Barrier { id: id.into(), owner, target, created_at: Time::from_micros(at), opened: String::new(), hits: None }
+    }
+
+    #[test]
+    fn a_barrier_that_is_set_again_replaces_none() {
+        let db = Connection::open_in_memory().unwrap();
+        index::ALL.iter().for_each(|tables| db.execute_batch(tables).unwrap());
+        let ids = || all(&db, None).unwrap().into_iter().map(|b| b.id).collect::<Vec<_>>();
+        let (first, _) = put(&db, &barrier("bar_1", 1, 20)).unwrap();
+        assert!(mark_open(&db, &Barrier { opened: "it ended".into(), ..first }, Time::from_micros(30)).unwrap());
+        // The clock was set back: this one comes first in the list.
+        assert_eq!(put(&db, &barrier("bar_2", 2, 10)).unwrap().1, [""; 0]);
+        let (again, replaced) = put(&db, &barrier("bar_1", 1, 40)).unwrap();
+        assert_eq!((again.id.as_str(), replaced, ids()), ("bar_1", vec![], vec!["bar_2".to_owned(), "bar_1".to_owned()]));
+        let (new, replaced) = put(&db, &barrier("bar_3", 3, 50)).unwrap();
+        assert_eq!((new.id.as_str(), replaced, ids()), ("bar_3", vec!["bar_2".to_owned()], vec!["bar_1".to_owned(), "bar_3".to_owned()]));
+    }
 }

@@ -12,7 +12,7 @@ use crate::config::{Clock, Push};
 use crate::disk::AGAIN;
 use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
-use outlast_core::notice_state::{ANSWER_TIMEOUT, WrittenFor};
+use outlast_core::notice_state::{RESERVATION_TIMEOUT, WrittenFor};
 use outlast_core::{Owner, ProcessId, Time};
 use outlast_wire::v1::notice::Verdict;
 use rusqlite::Connection;
@@ -23,7 +23,7 @@ use tokio::sync::{Notify, watch};
 
 /// How many times longer than a settled notice an open one is kept. A session may pause for weeks and still get its notices; an abandoned
 /// one must not grow for ever.
-const UNREAD: u32 = 4;
+const OPEN_KEEP_FACTOR: u32 = 4;
 
 /// Leases due deliveries to a sink.
 type Take = fn(&Connection, &str, usize, &str, i64, Moment) -> rusqlite::Result<Vec<OwedDelivery>>;
@@ -40,13 +40,13 @@ pub(crate) struct Outbox {
     leases: Arc<watch::Sender<u64>>,
     recent: Recent,
     /// Notified when the breaker holds back matches.
-    rests: Arc<Notify>,
+    breaker_paused: Arc<Notify>,
 }
 
 impl Outbox {
     pub(crate) fn new(index: Index, writer: NoticeWriter) -> Self {
         let (news, leases) = (Arc::new(watch::channel(0).0), Arc::new(watch::channel(0).0));
-        Self { index, writer: Arc::new(writer), news, leases, recent: Recent::default(), rests: Arc::default() }
+        Self { index, writer: Arc::new(writer), news, leases, recent: Recent::default(), breaker_paused: Arc::default() }
     }
 
     /// Changes whenever there may be a notice or a delivery to take.
@@ -70,7 +70,7 @@ impl Outbox {
         self.news.send_modify(|n| *n += 1);
     }
 
-    /// Announces these notices, which are the only new ones since the last announcement.
+    /// Announces these notices, which were written in one write. [`Recent`] forgets if numbers are missing between two announcements.
     fn tell_made<'a>(&self, made: impl IntoIterator<Item = &'a NoticeEntry>) {
         self.recent.add(made);
         self.news.send_modify(|n| *n += 1);
@@ -99,13 +99,29 @@ impl Outbox {
         let writer = Arc::clone(&self.writer);
         news.iter().for_each(|one| self.index.outdate(one.id()));
         let made = self.index.work(move |db| writer.advance(db, news, moment(now))).await?;
+        self.keep_permits(made.prepared).await;
         if !made.notices.is_empty() {
             self.tell_made(&made.notices);
         }
-        if made.rests {
-            self.rests.notify_one();
+        if made.breaker_paused {
+            self.breaker_paused.notify_one();
         }
         Ok(())
+    }
+
+    /// Lets clients that wait send the answers that were prepared with these notices. Not before the commit: a permit for a notice that the
+    /// disk refused would keep a later answer from holding it.
+    pub(crate) async fn keep_permits(&self, prepared: Vec<String>) {
+        let left: Vec<String> = prepared.into_iter().filter(|key| !self.writer.waiters.keep_permit(key)).collect();
+        if left.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let leave = move |db: &Connection| left.iter().try_for_each(|key| table::waiters_left(db, key, true, now).map(|_| ()));
+        // If this is lost, the time for the answer runs out.
+        if self.index.work(leave).await.is_ok() {
+            self.tell();
+        }
     }
 
     /// Lets the breaker report matches again if its pause is over. Returns when to check again, in microseconds since boot.
@@ -134,8 +150,8 @@ impl Outbox {
         Ok((claimed, lapse))
     }
 
-    /// The notices on disk after a number. Changes that wait are not seen.
-    pub(crate) async fn after(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
+    /// Reads the notices on disk. Changes that wait to be written are not seen.
+    pub(crate) async fn read_committed(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
         self.index.read(move |db| table::read(db, &filter)).await
     }
 
@@ -184,14 +200,14 @@ impl Outbox {
     }
 
     /// The taker that leased these disconnected without a report. If this is lost, the lease runs out.
-    pub(crate) async fn abandon(&self, ids: Vec<String>, lease: String, now: Time) {
-        self.index.work_later(move |db| table::abandon(db, &ids, &lease, moment(now))).await;
+    pub(crate) async fn taker_gone(&self, ids: Vec<String>, lease: String, now: Time) {
+        self.index.work_later(move |db| table::taker_gone(db, &ids, &lease, moment(now))).await;
         self.tell();
     }
 
     /// The taker disconnected before its claim was answered. If this is lost, the lease runs out.
     pub(crate) async fn unclaim(&self, claim: Claim, now: Time) {
-        self.index.work_later(move |db| table::unclaim(db, &claim, moment(now))).await;
+        self.index.work_later(move |db| table::claim_cancelled(db, &claim, moment(now))).await;
         self.tell();
     }
 
@@ -214,7 +230,7 @@ impl Outbox {
         Ok((entry, new))
     }
 
-    /// Reads notices and changes nothing.
+    /// Reads notices once the changes that wait are written. Changes nothing.
     pub(crate) async fn read(&self, filter: NoticeFilter) -> Result<Vec<NoticeEntry>, IndexError> {
         self.index.work(move |db| table::read(db, &filter)).await
     }
@@ -229,42 +245,39 @@ impl Outbox {
 
     /// The owner of a process has seen its end.
     pub(crate) async fn consume(&self, process: ProcessId, how: &'static str, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::consume(db, &process.to_string(), how, moment(now))).await
+        self.index.work(move |db| table::end_seen(db, &process.to_string(), how, moment(now))).await
     }
 
     /// The end of a process is about to be sent in an answer, so no other taker gets its notice. If the engine dies before it is sent, the
     /// notice is delivered again. For the first client that waited the notice was written with the answer prepared, so this needs no write.
-    pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
+    pub(crate) async fn answer_begins(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
         if self.writer.waiters.take_permit(&end_key(process)) {
             return Ok(());
         }
-        self.index.work(move |db| table::hold(db, &process.to_string(), moment(now))).await
+        self.index.work(move |db| table::answer_begins(db, &end_key(process), moment(now))).await
     }
 
     /// A client that waited for this notice has left without an answer. If no other client waits, the notice is delivered like any other.
-    pub(crate) async fn give_back(&self, key: String) {
+    pub(crate) async fn waiters_left(&self, key: String) {
         let (writer, now) = (Arc::clone(&self.writer), self.now());
-        let work = move |db: &Connection| match () {
-            () if writer.waiters.any(&key) => Ok(false),
-            () if writer.waiters.take_permit(&key) => table::take_back(db, &key, now),
-            () => table::give_back(db, &key, now),
-        };
+        let work =
+            move |db: &Connection| Ok(!writer.waiters.any(&key) && table::waiters_left(db, &key, writer.waiters.take_permit(&key), now)?);
         // If this is lost, the reservation runs out.
         if let Ok(true) = self.index.work(work).await {
             self.tell();
         }
     }
 
-    /// Undoes [`Outbox::hold`]: the answer was not sent. If this is lost, the hold runs out.
-    pub(crate) async fn let_go(&self, process: ProcessId) {
+    /// Undoes [`Outbox::answer_begins`]: the answer was not sent. If this is lost, the hold runs out.
+    pub(crate) async fn answer_failed(&self, process: ProcessId) {
         let now = self.now();
-        self.index.work_later(move |db| table::let_go(db, &process.to_string(), now)).await;
+        self.index.work_later(move |db| table::answer_failed(db, &end_key(process), now)).await;
         self.tell();
     }
 
     /// Does the same as [`Outbox::consume`] without waiting for it. If it is lost, the end is delivered once more, as a repeat.
-    pub(crate) async fn consume_later(&self, process: ProcessId, how: &'static str, now: Time) {
-        self.index.work_later(move |db| table::consume(db, &process.to_string(), how, moment(now))).await;
+    pub(crate) async fn end_seen_later(&self, process: ProcessId, how: &'static str, now: Time) {
+        self.index.work_later(move |db| table::end_seen(db, &process.to_string(), how, moment(now))).await;
     }
 
     /// For each process: how many matches were reported, and whether the limiter has switched reports off.
@@ -388,7 +401,7 @@ impl Outbox {
             let route = writer::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
             let (draft, now) = (barrier::notice(&barrier, route, now), moment(now));
             let written_for = match writer.waiters.any(&draft.key) {
-                true => WrittenFor::Waiter { until: now.up + ANSWER_TIMEOUT },
+                true => WrittenFor::Waiter { until: now.up + RESERVATION_TIMEOUT },
                 false => WrittenFor::AnyTaker,
             };
             table::insert_for(db, &draft, &writer.sinks, written_for, None, now)?;
@@ -403,21 +416,21 @@ impl Outbox {
         self.index.work(move |db| Ok(barrier::all(db, None)?.into_iter().find(|b| b.id == id))).await
     }
 
-    /// Like [`Outbox::hold`], for the notice with this key.
-    pub(crate) async fn hold_key(&self, key: String, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::hold_key(db, &key, moment(now))).await
+    /// Like [`Outbox::answer_begins`], for the notice with this key.
+    pub(crate) async fn answer_begins_for(&self, key: String, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::answer_begins(db, &key, moment(now))).await
     }
 
-    /// Undoes [`Outbox::hold_key`]: the answer was not sent.
-    pub(crate) async fn let_go_key(&self, key: String) {
+    /// Undoes [`Outbox::answer_begins_for`]: the answer was not sent.
+    pub(crate) async fn answer_failed_for(&self, key: String) {
         let now = self.now();
-        self.index.work_later(move |db| table::let_go_key(db, &key, now)).await;
+        self.index.work_later(move |db| table::answer_failed(db, &key, now)).await;
         self.tell();
     }
 
     /// A client that waited was answered with the content of this notice.
-    pub(crate) async fn consume_key_later(&self, key: String, now: Time) {
-        self.index.work_later(move |db| table::consume_key(db, &key, moment(now))).await;
+    pub(crate) async fn answered_later(&self, key: String, now: Time) {
+        self.index.work_later(move |db| table::answered(db, &key, moment(now))).await;
     }
 
     /// The sinks whose last attempts failed, each with the number of notices that wait and the reason.
@@ -435,12 +448,12 @@ impl Outbox {
         self.index.work(move |db| table::owed(db, &writer.sinks, now)).await
     }
 
-    /// Removes notices that were settled longer than `keep` ago, and drops notices that were open for [`UNREAD`] times as long.
+    /// Removes notices that were settled longer than `keep` ago, and drops notices that were open for [`OPEN_KEEP_FACTOR`] times as long.
     pub(crate) async fn prune(&self, keep: Duration, now: Time) -> Result<(), IndexError> {
         let ago = |times: u32| {
             Time::from_micros(now.micros().saturating_sub(i64::try_from(keep.saturating_mul(times).as_micros()).unwrap_or(i64::MAX)))
         };
-        let (before, unread) = (ago(1), ago(UNREAD));
+        let (before, unread) = (ago(1), ago(OPEN_KEEP_FACTOR));
         let mut expired = 0;
         loop {
             let some = self.index.work(move |db| table::expire(db, unread, moment(now))).await?;
@@ -484,7 +497,7 @@ pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
         let wait = due.map(|due| Duration::from_micros(due.saturating_sub(up)));
         tokio::select! {
             () = &mut stopping => return,
-            () = outbox.rests.notified() => {}
+            () = outbox.breaker_paused.notified() => {}
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }

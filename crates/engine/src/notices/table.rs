@@ -15,10 +15,8 @@ pub(crate) use claim::{
 };
 pub(crate) use delivery::{OwedDelivery, PushResult, dead, failing, next_due, owed, pushed, revive, take};
 pub(crate) use keep::{MAX_REMOVED_AT_ONCE, engine_started, expire, prune, sweep};
-pub(crate) use seen::{
-    consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
-};
-pub(crate) use settle::{SettleReply, SettleResult, abandon, replay, settle, unclaim};
+pub(crate) use seen::{answer_begins, answer_failed, answered, end_seen, is_consumed, observe, reserve, supersede, waiters_left};
+pub(crate) use settle::{SettleReply, SettleResult, claim_cancelled, replay, settle, taker_gone};
 
 use crate::config::Push;
 pub(crate) use outlast_core::notice_state::Moment;
@@ -249,9 +247,9 @@ pub(crate) fn insert_for(
     if written == 0 {
         return Ok(None);
     }
-    // Only the first of the sinks that wake agents wakes this one. An end that the agent has seen does not wake it.
-    let waker = sinks.iter().find(|s| s.wakes && !seen && s.takes(&kind, &session)).map(|s| &s.name);
-    for sink in sinks.iter().filter(|s| if s.wakes { waker == Some(&s.name) } else { s.takes(&kind, &session) }) {
+    // An end that the agent has seen does not wake it.
+    let waker = waker_of(sinks, &kind, &session).filter(|_| !seen);
+    for sink in sinks.iter().filter(|s| !s.wakes && s.takes(&kind, &session)).chain(waker) {
         let delivery = Delivery::new(draft.repeat, held_until);
         DeliveryRow { sink: sink.name.clone(), seq: seq as u64, session: session.clone(), delivery }.store(db)?;
     }
@@ -261,6 +259,11 @@ pub(crate) fn insert_for(
     }
     notice.seq = seq as u64;
     Ok(Some(NoticeEntry::written(notice, event.len(), &tracked, now)))
+}
+
+/// The sink that wakes an agent with such a notice: only the first of those that are for it.
+fn waker_of<'a>(sinks: &'a [Push], kind: &str, session: &str) -> Option<&'a Push> {
+    sinks.iter().find(|sink| sink.wakes && sink.takes(kind, session))
 }
 
 /// Drops the oldest notices of a session that has too many open ones.

@@ -13,7 +13,7 @@ use super::note_owner;
 use super::table::*;
 use crate::config::Push;
 use crate::index;
-use outlast_core::notice_state::{ANSWER_TIMEOUT, TakerKind, WAITER_TIMEOUT, WrittenFor};
+use outlast_core::notice_state::{ANNOUNCED_WAIT_TIMEOUT, ANSWER_TIMEOUT, TakerKind, WrittenFor};
 use outlast_core::{Body, Completion, Owner, ProcessId, Reason, Route, Time, WatchMatch};
 use outlast_wire::v1::notice::Verdict;
 use rusqlite::{Connection, params};
@@ -125,7 +125,7 @@ impl Desk {
     }
 
     fn consume(&self, n: u8) {
-        consume(&self.db, &id(n).to_string(), "wait", self.now).unwrap();
+        end_seen(&self.db, &id(n).to_string(), "wait", self.now).unwrap();
     }
 
     fn observe(&self, n: u8) {

@@ -28,9 +28,14 @@ impl Waiters {
         Waiting(Arc::clone(self), key)
     }
 
-    /// The notice was written with the answer prepared. A waiting client takes the permit, or the last one to leave gives it back.
-    pub(crate) fn keep_permit(&self, key: &str) {
-        lock(&self.0).permits.insert(key.to_owned());
+    /// The notice is on disk with the answer prepared. A waiting client takes the permit, or the last one to leave gives it back. `false` if
+    /// all have left before: there is no permit then.
+    pub(crate) fn keep_permit(&self, key: &str) -> bool {
+        let mut keys = lock(&self.0);
+        keys.waiting.contains_key(key) && {
+            keys.permits.insert(key.to_owned());
+            true
+        }
     }
 
     /// Takes the permit, if there is one.

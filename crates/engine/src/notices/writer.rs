@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::index;
 use crate::masks::Finder;
 use crate::render::{self, Log};
-use outlast_core::notice_state::{ANSWER_TIMEOUT, WAITER_TIMEOUT, WrittenFor};
+use outlast_core::notice_state::{ANNOUNCED_WAIT_TIMEOUT, Micros, RESERVATION_TIMEOUT, WrittenFor};
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
 use outlast_core::{Breaker, Limiter, MatchSeen, Rules, WatchDecision, watch};
 use outlast_store::dir::ProcessDir;
@@ -17,6 +17,7 @@ use outlast_text::watch::{Cursor, Found, Scanner};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The changes of a process since its row was last written.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub(crate) struct ProcessChange {
     waited_for: bool,
     /// Whether it ended so soon that a client that announced a wait may not have sent it yet.
     soon: bool,
+    /// Set if an answer with the end was begun while the disk refused this change: the client may have it, confirmed or not.
+    answered: Option<Arc<AtomicBool>>,
 }
 
 impl ProcessChange {
@@ -60,9 +63,9 @@ impl ProcessChange {
         let end = (ended && wants_end(tell)).then(|| Box::new(completion(redactor, after, seen, dir)));
         let waited_for = waiters.any(&end_key(after.id()));
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
-        let soon = (tell.awaited || tell.unless_waited_for) && lasted < WAITER_TIMEOUT;
+        let soon = (tell.awaited || tell.unless_waited_for) && lasted < ANNOUNCED_WAIT_TIMEOUT;
         let boot = seen.meta.as_ref().map(|meta| meta.boot);
-        Some(Self { row: after.clone(), matches, end, repeat: false, boot, waited_for, soon })
+        Some(Self { row: after.clone(), matches, end, repeat: false, boot, waited_for, soon, answered: None })
     }
 
     /// The same for a process whose notices may have been delivered, because the record of that is lost.
@@ -74,6 +77,16 @@ impl ProcessChange {
     pub(crate) fn instead_of(self, first: Option<&Self>) -> Self {
         let (repeat, waited_for) = first.map_or((false, false), |f| (f.repeat, f.waited_for));
         Self { repeat: self.repeat || repeat, waited_for: self.waited_for || waited_for, ..self }
+    }
+
+    /// The same, with the flag that says whether an answer with the end was begun. It is read in the transaction that writes the change.
+    pub(crate) fn unless_answered(self, answered: Option<Arc<AtomicBool>>) -> Self {
+        Self { answered, ..self }
+    }
+
+    /// Whether the notice of the end may have been delivered before.
+    fn is_end_repeat(&self) -> bool {
+        self.repeat || self.answered.as_ref().is_some_and(|answered| answered.load(Ordering::SeqCst))
     }
 
     pub(super) fn id(&self) -> ProcessId {
@@ -214,8 +227,39 @@ pub(crate) struct NoticeWriter {
 pub(crate) struct WriteResult {
     /// The new notices.
     pub(crate) notices: Vec<NoticeEntry>,
+    /// The keys of those that were written with the answer to a waiting client prepared.
+    pub(crate) prepared: Vec<String>,
     /// Whether the breaker holds back matches, so that `tick` has to end that in time.
-    pub(crate) rests: bool,
+    pub(crate) breaker_paused: bool,
+}
+
+/// Whether a client waits for an end that is being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// A client waits. It is answered next, and should not wait for another write.
+    Now,
+    /// The process ended so soon that a client which announced a wait may not have asked yet.
+    Announced,
+    No,
+}
+
+impl Awaited {
+    fn written_for(self, now: Moment) -> WrittenFor {
+        match self {
+            Self::Now => WrittenFor::Answer,
+            Self::Announced => WrittenFor::Waiter { until: now.up + ANNOUNCED_WAIT_TIMEOUT },
+            Self::No => WrittenFor::AnyTaker,
+        }
+    }
+
+    /// How long the notice and its deliveries are kept from others.
+    fn reserved_for(self) -> Option<Micros> {
+        match self {
+            Self::Now => Some(RESERVATION_TIMEOUT),
+            Self::Announced => Some(ANNOUNCED_WAIT_TIMEOUT),
+            Self::No => None,
+        }
+    }
 }
 
 /// The breaker as it is on disk, with the boot that its times belong to.
@@ -228,12 +272,12 @@ struct StoredBreaker {
 impl NoticeWriter {
     /// Writes changes of processes, and the notices that follow from them.
     pub(crate) fn advance(&self, db: &Connection, mut news: Vec<ProcessChange>, now: Moment) -> rusqlite::Result<WriteResult> {
-        let (mut made, mut rests) = (Vec::new(), false);
+        let (mut made, mut breaker_paused) = (Vec::new(), false);
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
             index::put(db, &one.row)?;
             let (boot, matches) = (one.boot, std::mem::take(&mut one.matches));
-            facts.extend(matches.into_iter().map(|(at, m)| (self.here(boot, m.up, now), n, at, m)));
+            facts.extend(matches.into_iter().map(|(at, m)| (self.uptime_of(boot, m.up, now), n, at, m)));
         }
         if !facts.is_empty() {
             // Merged by their times, so that matches of several processes while no engine ran are limited in the order in which they
@@ -244,55 +288,63 @@ impl NoticeWriter {
             for (here, n, at, matched) in facts {
                 made.extend(self.matched(db, &mut breaker, &news[n], (at, here), matched, now)?);
             }
-            rests = breaker.due().is_some();
+            breaker_paused = breaker.due().is_some();
             self.keep(db, breaker)?;
         }
-        for one in &news {
-            let Some(end) = &one.end else { continue };
-            let promised = !one.row.kept.spec.tell.completion;
-            if promised && !limiter(db, &one.row.id().to_string())?.is_some_and(|(_, l)| l.is_disabled()) {
-                continue;
+        let mut result = WriteResult { notices: made, prepared: Vec::new(), breaker_paused };
+        for change in &news {
+            self.write_end(db, change, &mut result, now)?;
+        }
+        Ok(result)
+    }
+
+    /// Writes the notice of an end, if the process has ended and its owner wants one.
+    fn write_end(&self, db: &Connection, change: &ProcessChange, result: &mut WriteResult, now: Moment) -> rusqlite::Result<()> {
+        let (Some(end), tell, process) = (&change.end, &change.row.kept.spec.tell, change.id().to_string()) else { return Ok(()) };
+        let is_end_only_for_disabled_watch = !tell.completion;
+        if is_end_only_for_disabled_watch && !limiter(db, &process)?.is_some_and(|(_, l)| l.is_disabled()) {
+            return Ok(());
+        }
+        let key = end_key(&process);
+        let awaited = self.awaited(change, &key);
+        let draft = self.draft(&change.row, key, now.utc, Body::Completion(end.clone()), change.is_end_repeat());
+        if change.row.consumed {
+            // Its owner got it as an answer before it could be written.
+            table::end_seen(db, &process, "an answer", now)?;
+            let is_hidden = tell.unless_waited_for && (change.waited_for || awaited != Awaited::No);
+            let sinks: &[Push] = if is_hidden { &[] } else { &self.sinks };
+            result.notices.extend(table::insert_for(db, &draft, sinks, WrittenFor::AnyTaker, None, now)?);
+            return Ok(());
+        }
+        // Sinks observe every notice. If `unless_waited_for` is set, deliveries are held until the client is answered; then they are removed.
+        let held_until = awaited.reserved_for().filter(|_| tell.unless_waited_for).map(|time| now.up + time);
+        match table::insert_for(db, &draft, &self.sinks, awaited.written_for(now), held_until, now)? {
+            Some(entry) => {
+                result.prepared.extend((awaited == Awaited::Now).then_some(draft.key));
+                result.notices.push(entry);
             }
-            let key = end_key(one.row.id());
-            // Asked inside the transaction: a client that leaves from now on gives its reservation back after this.
-            let waited_for = self.waiters.any(&key);
-            // A waiting client gets it as its answer, and no taker gets the notice. If the answer fails, the notice is delivered. Sinks
-            // observe every notice, but wait if this one is wanted only when no client waits.
-            let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
-            let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
-            let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.repeat);
-            let process = one.row.id().to_string();
-            if one.row.consumed {
-                // Its owner got it as an answer before it could be written.
-                table::consume(db, &process, "an answer", now)?;
-                made.extend(table::insert_for(db, &draft, sinks, WrittenFor::AnyTaker, None, now)?);
-                continue;
-            }
-            // A waiting client is answered next, and should not wait for another write.
-            let timeout = if waited_for { ANSWER_TIMEOUT } else { WAITER_TIMEOUT };
-            let written_for = match (waited_for, one.soon) {
-                (true, _) => WrittenFor::Answer,
-                (false, true) => WrittenFor::Waiter { until: now.up + timeout },
-                (false, false) => WrittenFor::AnyTaker,
-            };
-            let held_until = (quiet && awaited).then_some(now.up + timeout);
-            match table::insert_for(db, &draft, sinks, written_for, held_until, now)? {
-                Some(entry) => {
-                    if waited_for {
-                        self.waiters.keep_permit(&draft.key);
-                    }
-                    made.push(entry);
+            // This engine or an earlier one has written it before.
+            None => {
+                if let Some(time) = awaited.reserved_for() {
+                    table::reserve(db, &draft.key, time, now)?;
                 }
-                // This engine or an earlier one has written it before.
-                None if awaited => table::keep_for(db, &draft.key, timeout, now)?,
-                None => {}
             }
         }
-        Ok(WriteResult { notices: made, rests })
+        Ok(())
+    }
+
+    /// Whether a client waits for this end. Asked inside the transaction: a client that leaves from now on gives its reservation back after
+    /// this.
+    fn awaited(&self, change: &ProcessChange, key: &str) -> Awaited {
+        match (self.waiters.any(key), change.soon) {
+            (true, _) => Awaited::Now,
+            (false, true) => Awaited::Announced,
+            (false, false) => Awaited::No,
+        }
     }
 
     /// When something happened, in the time since this boot. Events of another boot count as now. None if the boot is unknown.
-    fn here(&self, boot: Option<u128>, up: u64, now: Moment) -> Option<u64> {
+    fn uptime_of(&self, boot: Option<u128>, up: u64, now: Moment) -> Option<u64> {
         match boot {
             // A time in the future is not of this boot, whatever the record says.
             _ if up > now.up as u64 => Some(now.up as u64),

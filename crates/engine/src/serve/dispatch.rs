@@ -141,13 +141,13 @@ impl RequestContext {
         let hold = async move {
             point!("answer.ready");
             if !facts.kept.spec.tell.is_nothing()
-                && let Err(error) = parts.outbox.hold(id, now).await
+                && let Err(error) = parts.intake.answer_begins(id, now).await
             {
                 tracing::warn!(%error, "an end that was answered may also be delivered as a notice");
             }
             // The request was cancelled before this, so the cancellation had nothing to release.
             if relayed.is_some_and(|(relays, of)| !relays.is_under_way(of)) {
-                parts.outbox.let_go(id).await;
+                parts.outbox.answer_failed(id).await;
             }
             if let Some(awaiting) = awaiting {
                 awaiting.held();
@@ -170,7 +170,7 @@ impl RequestContext {
             if sent {
                 parts.intake.end_seen(id, how, now).await;
             } else {
-                parts.outbox.let_go(id).await;
+                parts.outbox.answer_failed(id).await;
             }
         };
         self.out.answer_between(hold, ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;

@@ -211,7 +211,7 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
 async fn send_after(asked: &RequestContext, mut after: u64) -> Result<u64, Error> {
     loop {
         let filter = NoticeFilter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..NoticeFilter::default() };
-        let found = asked.parts.outbox.after(filter).await.map_err(|e| refuse::index(&e))?;
+        let found = asked.parts.outbox.read_committed(filter).await.map_err(|e| refuse::index(&e))?;
         if found.is_empty() {
             return Ok(after);
         }

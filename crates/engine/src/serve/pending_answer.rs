@@ -41,7 +41,7 @@ impl Drop for PendingAnswer {
         let (parts, key) = (Arc::clone(&self.parts), std::mem::take(&mut self.key));
         // Without a runtime there is no engine left to deliver it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { parts.outbox.give_back(key).await });
+            runtime.spawn(async move { parts.outbox.waiters_left(key).await });
         }
     }
 }

@@ -85,9 +85,9 @@ impl Relay {
     /// Releases the notice to the next taker. A process that was to be removed stays.
     async fn let_go(self, parts: &Parts) {
         match self {
-            Self::End { process, .. } => parts.outbox.let_go(process).await,
+            Self::End { process, .. } => parts.outbox.answer_failed(process).await,
             Self::Look(_) | Self::Removal(_) => {}
-            Self::Notices { ids, lease } => parts.outbox.abandon(ids, lease, parts.now()).await,
+            Self::Notices { ids, lease } => parts.outbox.taker_gone(ids, lease, parts.now()).await,
         }
     }
 }

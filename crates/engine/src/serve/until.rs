@@ -108,7 +108,7 @@ async fn wait(asked: &RequestContext, set: Barrier, awaiting: PendingAnswer) {
     let now = parts.now();
     let (parts, key) = (Arc::clone(&asked.parts), open.key());
     let hold = async move {
-        if let Err(error) = parts.outbox.hold_key(key, now).await {
+        if let Err(error) = parts.outbox.answer_begins_for(key, now).await {
             tracing::warn!(%error, "a barrier that was answered may also be delivered as a notice");
         }
         awaiting.held();
@@ -116,7 +116,7 @@ async fn wait(asked: &RequestContext, set: Barrier, awaiting: PendingAnswer) {
     let (parts, key) = (Arc::clone(&asked.parts), open.key());
     let then = move |sent| async move {
         let outbox = &parts.outbox;
-        if sent { outbox.consume_key_later(key, now).await } else { outbox.let_go_key(key).await }
+        if sent { outbox.answered_later(key, now).await } else { outbox.answer_failed_for(key).await }
     };
     asked.out.answer_between(hold, shown(&open, "open"), Box::new(|sent| Box::pin(then(sent)))).await;
 }

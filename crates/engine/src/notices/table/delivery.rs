@@ -4,7 +4,7 @@ use super::rows::{DeliveryRow, on_deliveries};
 use super::{NoticeEntry, bounded, by_seq, column, json_bytes, until};
 use crate::config::Push;
 use outlast_core::Time;
-use outlast_core::notice_state::{DeliveryEvent, DeliveryOutcome, Moment, Uptime};
+use outlast_core::notice_state::{DeliveryEvent, DeliveryOutcome, Micros, Moment};
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
@@ -18,39 +18,72 @@ pub(crate) struct OwedDelivery {
     pub(crate) reason: String,
 }
 
-/// Leases due deliveries to a sink, in order. A delivery that was put off untried holds up later ones of its session; one that failed and
-/// waits does not.
+/// What a sink is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SinkKind {
+    /// It observes: a taker gets the same notice.
+    Observing,
+    /// It wakes an agent, and claims the notice for that.
+    Waking,
+}
+
+impl SinkKind {
+    /// Condition on a due delivery `d`: the sink may lease it at the uptime `?2`.
+    const fn may_lease(self) -> &'static str {
+        match self {
+            Self::Observing => "TRUE",
+            // No client and no other sink has the notice.
+            Self::Waking => "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.settled_at = 0 AND n.lease_up > ?2)",
+        }
+    }
+
+    /// Condition on a delivery `d` that was put off: later ones of its session wait for it.
+    const fn holds_up(self) -> &'static str {
+        match self {
+            Self::Observing => "TRUE",
+            // Its generation is the newest. Another one may never begin.
+            Self::Waking => {
+                "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.generation NOT IN
+                     ('', (SELECT generation FROM life WHERE life.session = n.session ORDER BY nth DESC LIMIT 1)))"
+            }
+        }
+    }
+}
+
+/// Leases due deliveries to a sink, in order. A delivery that the sink put off untried holds up later ones of its session. One that failed
+/// and is retried does not, nor does one that is held back until a client is answered: the answer may take long, and removes it.
 pub(crate) fn take(
     db: &Connection,
     sink: &str,
     limit: usize,
     lease: &str,
-    lease_for: Uptime,
+    lease_for: Micros,
     now: Moment,
 ) -> rusqlite::Result<Vec<OwedDelivery>> {
-    take_those(db, sink, limit, lease, lease_for, now, "TRUE")
+    take_for(SinkKind::Observing, db, sink, limit, lease, lease_for, now)
 }
 
-/// The same, for deliveries that meet the condition `so`.
-pub(super) fn take_those(
+/// The same, by the rules for this kind of sink.
+pub(super) fn take_for(
+    kind: SinkKind,
     db: &Connection,
     sink: &str,
     limit: usize,
     lease: &str,
-    lease_for: Uptime,
+    lease_for: Micros,
     now: Moment,
-    so: &str,
 ) -> rusqlite::Result<Vec<OwedDelivery>> {
+    let (holds_up, may_lease, columns) = (kind.holds_up(), kind.may_lease(), DeliveryRow::COLUMNS);
     let mut due = db.prepare_cached(&format!(
         "WITH put_off AS (
-             SELECT session, MIN(seq) AS first FROM delivery INDEXED BY delivery_open
-             WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2 AND state = 'pending' AND attempts = 0 GROUP BY session
+             SELECT session, MIN(seq) AS first FROM delivery d INDEXED BY delivery_open
+             WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2 AND state = 'pending' AND attempts = 0
+                 AND NOT (quiet = 1 AND first_at = 0) AND {holds_up} GROUP BY session
          )
-         SELECT {}
+         SELECT {columns}
          FROM delivery d INDEXED BY delivery_open LEFT JOIN put_off p ON p.session = d.session
-         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_up <= ?2 AND (p.first IS NULL OR d.seq < p.first) AND {so}
-         ORDER BY d.seq LIMIT ?3",
-        DeliveryRow::COLUMNS
+         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_up <= ?2 AND (p.first IS NULL OR d.seq < p.first) AND {may_lease}
+         ORDER BY d.seq LIMIT ?3"
     ))?;
     let mut rows = due.query(params![sink, now.up, limit as i64])?;
     let due = std::iter::from_fn(|| {
@@ -77,7 +110,7 @@ pub(super) fn take_those(
     }
     if lent.is_empty() && !unreadable.is_empty() {
         // There may be more due deliveries than the limit returned.
-        return take_those(db, sink, limit, lease, lease_for, now, so);
+        return take_for(kind, db, sink, limit, lease, lease_for, now);
     }
     let lend = |(mut row, mut entry): (DeliveryRow, NoticeEntry)| -> rusqlite::Result<OwedDelivery> {
         let attempts = row.delivery.tries;
@@ -114,7 +147,7 @@ impl PushResult {
     }
 }
 
-/// Records how a delivery went. `false` if the lease of the sink has run out.
+/// Records how a delivery went. `false` if it is no longer leased under this token.
 pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &PushResult, now: Moment) -> rusqlite::Result<bool> {
     match DeliveryRow::find(db, sink, seq)? {
         Some(mut row) => row.apply(db, DeliveryEvent::Report { token: lease, outcome: how.outcome(now) }, now),

@@ -31,7 +31,7 @@ impl NoticeRow {
                 given: column::count(row, 3)?,
                 maybe_told: row.get(4)?,
                 observed: row.get(5)?,
-                superseded_by: Some(column::text(row, 6)?).filter(|reason| !reason.is_empty()),
+                superseded_reason: Some(column::text(row, 6)?).filter(|reason| !reason.is_empty()),
                 open_since: Time::from_micros(row.get(10)?),
             },
             subject: subject(column::bytes(row, 11)?, row.get(15)?),
@@ -155,6 +155,20 @@ fn notice_state(row: &Row<'_>) -> rusqlite::Result<NoticeState> {
 }
 
 /// A state as it is stored.
+///
+/// The same things have other names in each layer. A column keeps its name, because older engines read it:
+///
+/// | `outlast_core::notice_state` | tables | clients |
+/// |---|---|---|
+/// | `given` of a notice, `tries` of a delivery | `attempts` | `attempts` |
+/// | `DeliveryState::Due` | `pending` | |
+/// | `NoticeState::Leased` by a `Sink` | `waking` | `leased` |
+/// | `NoticeState::Reserved`, `Answering` | `reserved`, `answering` | `leased` |
+/// | `until` | `lease_up` by uptime; `lease_until` in UTC, to be shown; `due_up` of a delivery | `lease_until` |
+/// | `superseded_reason` | `stale` | |
+/// | `EndSeen`, `NoticeSubject::End { seen }` | `mark.consumed_at` | `consumed` |
+/// | `NoticeGeneration` | `generation`; `life`: all that were seen | `generation` |
+/// | `SinkCall::Told`, `Verdict::Delivered`, `DeliveryState::Delivered` | `delivered` | `delivered` |
 pub(super) struct StateColumns<'a> {
     pub(super) state: &'static str,
     pub(super) reason: &'a str,
@@ -199,7 +213,7 @@ pub(super) fn shown_state(stored: String) -> String {
 /// Stores a new state. Indexed columns are written only if the notice is settled or opened again, because each such index is one more page
 /// to be synced.
 fn store(db: &Connection, seq: u64, before: &TrackedNotice, after: &TrackedNotice, now: Moment) -> rusqlite::Result<()> {
-    let stale = after.superseded_by.as_deref().unwrap_or_default();
+    let stale = after.superseded_reason.as_deref().unwrap_or_default();
     if before.state == after.state {
         db.prepare_cached("UPDATE notice SET attempts = ?2, maybe_told = ?3, observed = ?4, stale = ?5 WHERE seq = ?1")?
             .execute(params![seq as i64, after.given, after.maybe_told, after.observed, stale])?;
@@ -326,7 +340,7 @@ impl DeliveryRow {
         Ok(())
     }
 
-    /// Applies an event, and stores the result. `false` if the lease of the caller has run out.
+    /// Applies an event, and stores the result. `false` if it is no longer leased under the token of the event.
     pub(super) fn apply(&mut self, db: &Connection, event: DeliveryEvent<'_>, now: Moment) -> rusqlite::Result<bool> {
         match deliver(&self.delivery, event, now) {
             DeliveryStep::Same => {}

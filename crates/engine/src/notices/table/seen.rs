@@ -2,7 +2,7 @@
 
 use super::end_key;
 use super::rows::{NoticeRow, mark_end_seen, on_key};
-use outlast_core::notice_state::{Moment, NoticeEvent, NoticeReply, Uptime};
+use outlast_core::notice_state::{Micros, Moment, NoticeEvent, NoticeReply};
 use rusqlite::{Connection, params};
 
 /// Whether the owner of a process has seen its end.
@@ -11,7 +11,7 @@ pub(crate) fn is_consumed(db: &Connection, process: &str) -> rusqlite::Result<bo
 }
 
 /// The owner of a process has seen its end by this verb.
-pub(crate) fn consume(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
+pub(crate) fn end_seen(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
     match NoticeRow::with_key(db, &end_key(process))? {
         Some(mut row) => row.apply(db, NoticeEvent::EndSeen { by }, now).map(|_| ()),
         // If the notice is written later, it is consumed at once.
@@ -19,43 +19,29 @@ pub(crate) fn consume(db: &Connection, process: &str, by: &str, now: Moment) -> 
     }
 }
 
-/// Reserves a notice for a client that waits or has announced a wait.
-pub(crate) fn keep_for(db: &Connection, key: &str, at_most: Uptime, now: Moment) -> rusqlite::Result<()> {
+/// Reserves the notice with this key for a client that waits or has announced a wait.
+pub(crate) fn reserve(db: &Connection, key: &str, at_most: Micros, now: Moment) -> rusqlite::Result<()> {
     on_key(db, key, NoticeEvent::Reserve { until: now.up.saturating_add(at_most) }, now).map(|_| ())
 }
 
-/// The last client that waited has left without an answer. Returns whether the notice is free now.
-pub(crate) fn give_back(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<bool> {
-    Ok(on_key(db, key, NoticeEvent::WaitersLeft { is_prepared: false }, now)? == NoticeReply::Done)
+/// The last client that waited for this notice has left without an answer. `is_prepared`: the notice was written with the answer prepared,
+/// and no client was sent it. Returns whether the notice is free now.
+pub(crate) fn waiters_left(db: &Connection, key: &str, is_prepared: bool, now: Moment) -> rusqlite::Result<bool> {
+    Ok(on_key(db, key, NoticeEvent::WaitersLeft { is_prepared }, now)? == NoticeReply::Done)
 }
 
-/// The same, for a notice that was written with the answer prepared.
-pub(crate) fn take_back(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<bool> {
-    Ok(on_key(db, key, NoticeEvent::WaitersLeft { is_prepared: true }, now)? == NoticeReply::Done)
-}
-
-/// The end of a process is about to be sent in an answer.
-pub(crate) fn hold(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
-    hold_key(db, &end_key(process), now)
-}
-
-/// As [`hold`], for a notice with this key.
-pub(crate) fn hold_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
+/// What this notice says is about to be sent in an answer.
+pub(crate) fn answer_begins(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
     on_key(db, key, NoticeEvent::AnswerBegins, now).map(|_| ())
 }
 
-/// The answer with the end of a process was not sent.
-pub(crate) fn let_go(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
-    let_go_key(db, &end_key(process), now)
-}
-
-/// As [`let_go`], for a notice with this key.
-pub(crate) fn let_go_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
+/// The answer was not sent.
+pub(crate) fn answer_failed(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
     on_key(db, key, NoticeEvent::AnswerFailed, now).map(|_| ())
 }
 
-/// A client that waited was answered with the content of this notice.
-pub(crate) fn consume_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
+/// A client that waited was answered with what this notice says, which is about no end.
+pub(crate) fn answered(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
     on_key(db, key, NoticeEvent::Answered, now).map(|_| ())
 }
 

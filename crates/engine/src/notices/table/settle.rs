@@ -1,12 +1,12 @@
 //! Settling of notices, releasing them, and offering them again.
 
-use super::Claim;
-use super::rows::{NoticeRow, on_deliveries, on_each};
+use super::rows::{DeliveryRow, NoticeRow, on_each};
+use super::{Claim, column, waker_of};
 use crate::config::Push;
 use outlast_core::ProcessId;
-use outlast_core::notice_state::{self, DeliveryEvent, Moment, NoticeEvent, NoticeReply};
+use outlast_core::notice_state::{self, Delivery, DeliveryEvent, Moment, NoticeEvent, NoticeReply};
 use outlast_wire::v1::notice::Verdict;
-use rusqlite::{Connection, ToSql, params};
+use rusqlite::{Connection, params};
 
 /// The result of an attempt to settle a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) fn settle(
 }
 
 /// The taker that leased these disconnected without a report: they become pending again, as possible repeats.
-pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Moment) -> rusqlite::Result<()> {
+pub(crate) fn taker_gone(db: &Connection, ids: &[String], lease: &str, now: Moment) -> rusqlite::Result<()> {
     for id in ids {
         if let Some(mut row) = NoticeRow::with_id(db, id)? {
             row.apply(db, NoticeEvent::TakerGone { token: lease }, now)?;
@@ -67,8 +67,8 @@ pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Moment)
     Ok(())
 }
 
-/// The taker disconnected before its claim was answered: the notices become pending again as if it had not asked.
-pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::Result<()> {
+/// The taker disconnected before its claim was answered: the notices become pending again, unmarked. The attempt still counts.
+pub(crate) fn claim_cancelled(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::Result<()> {
     let claimed: Vec<i64> = db
         .prepare_cached(
             // The same notices that the claim leased: at most its limit.
@@ -82,8 +82,9 @@ pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Moment) -> rusqlite::
 /// How many notices become pending again in one transaction, so that no client waits long for it.
 const MAX_REPLAYED_AT_ONCE: usize = 2_000;
 
-/// Makes delivered notices pending again: those from `from` on, of one session or of all, as many as fit into one transaction. Sinks that
-/// wake agents deliver them again. Returns how many there were, and where to continue if there may be more.
+/// Makes delivered notices pending again: those from `from` on, of one session or of all, as many as fit into one transaction. The sink that
+/// wakes the agent delivers them again, also those that another taker had delivered. Returns how many there were, and where to continue if
+/// there may be more.
 pub(crate) fn replay(
     db: &Connection,
     from: u64,
@@ -91,19 +92,30 @@ pub(crate) fn replay(
     sinks: &[Push],
     now: Moment,
 ) -> rusqlite::Result<(u64, Option<u64>)> {
-    let found: Vec<i64> = db
+    let found: Vec<(i64, String, String)> = db
         .prepare_cached(
-            "SELECT seq FROM notice WHERE seq >= ?1 AND state = 'delivered' AND (?2 IS NULL OR session = ?2) ORDER BY seq LIMIT ?3",
+            "SELECT seq, kind, session FROM notice WHERE seq >= ?1 AND state = 'delivered' AND (?2 IS NULL OR session = ?2)
+             ORDER BY seq LIMIT ?3",
         )?
-        .query_map(params![from as i64, session, MAX_REPLAYED_AT_ONCE as i64], |row| row.get(0))?
+        .query_map(params![from as i64, session, MAX_REPLAYED_AT_ONCE as i64], |row| {
+            Ok((row.get(0)?, column::text(row, 1)?, column::text(row, 2)?))
+        })?
         .collect::<rusqlite::Result<_>>()?;
-    on_each(db, &found, NoticeEvent::Replay, now)?;
-    let last = found.last().copied().filter(|_| found.len() == MAX_REPLAYED_AT_ONCE);
-    let delivered = "delivery d WHERE d.sink = ?1 AND d.seq BETWEEN ?2 AND ?3 AND d.state = 'delivered' AND (?4 IS NULL OR d.session = ?4)
-        AND d.seq IN (SELECT seq FROM notice WHERE state = 'pending')";
-    for sink in sinks.iter().filter(|sink| sink.wakes) {
-        let values: [&dyn ToSql; 4] = [&sink.name, &(from as i64), &last.unwrap_or(i64::MAX), &session];
-        on_deliveries(db, delivered, &values, DeliveryEvent::Replay, now)?;
+    for (seq, kind, session) in &found {
+        on_each(db, &[*seq], NoticeEvent::Replay, now)?;
+        if let Some(sink) = waker_of(sinks, kind, session) {
+            deliver_again(db, sink, *seq as u64, session, now)?;
+        }
     }
-    Ok((found.len() as u64, last.map(|last| last as u64 + 1)))
+    let last = found.last().map(|(seq, ..)| *seq as u64).filter(|_| found.len() == MAX_REPLAYED_AT_ONCE);
+    Ok((found.len() as u64, last.map(|last| last + 1)))
+}
+
+/// Has a sink that wakes agents deliver a notice that was replayed. Its delivery was removed if another taker had delivered the notice.
+fn deliver_again(db: &Connection, sink: &Push, seq: u64, session: &str, now: Moment) -> rusqlite::Result<()> {
+    if let Some(mut row) = DeliveryRow::find(db, &sink.name, seq)? {
+        return row.apply(db, DeliveryEvent::Replay, now).map(|_| ());
+    }
+    let delivery = Delivery::new(true, None);
+    DeliveryRow { sink: sink.name.clone(), seq, session: session.to_owned(), delivery }.store(db)
 }

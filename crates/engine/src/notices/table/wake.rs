@@ -5,21 +5,19 @@
 //! rules for every taker. How the call went settles both.
 
 use super::claim::{NamedBy, SinkClaim, claim_one};
-use super::delivery::{OwedDelivery, PushResult, pushed as delivery_pushed, remove_settled, take_those};
+use super::delivery::{OwedDelivery, PushResult, SinkKind, pushed as delivery_pushed, remove_settled, take_for};
 use super::rows::{DeliveryRow, NoticeRow};
 use super::{Claim, until};
 use outlast_core::ProcessId;
 use outlast_core::notice_state::{
-    DeliveryEvent, DeliveryOutcome, DeliveryState, Moment, NoticeEvent, NoticeReply, SinkCall, TakerKind, Uptime,
+    DeliveryEvent, DeliveryOutcome, DeliveryState, Micros, Moment, NoticeEvent, NoticeReply, SinkCall, TakerKind,
 };
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
-/// How long a delivery is put off if its notice is for a generation of its session that has not begun. The beginning of it wakes no sink.
-const NOT_YET: Uptime = 60_000_000;
-
-/// Condition on a delivery `d`: no other client or sink has the notice.
-const FREE: &str = "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.settled_at = 0 AND n.lease_up > ?2)";
+/// How long a delivery is put off if its notice is for a generation of its session that has not begun. No event reports that a generation
+/// began, so it is checked at this interval.
+const NOT_YET: Micros = 60_000_000;
 
 /// Leases due deliveries to the sink, except those whose notice another taker has.
 pub(crate) fn take(
@@ -27,11 +25,11 @@ pub(crate) fn take(
     sink: &str,
     limit: usize,
     lease: &str,
-    lease_for: Uptime,
+    lease_for: Micros,
     now: Moment,
 ) -> rusqlite::Result<Vec<OwedDelivery>> {
     remove_settled(db, sink, now)?;
-    take_those(db, sink, limit, lease, lease_for, now, FREE)
+    take_for(SinkKind::Waking, db, sink, limit, lease, lease_for, now)
 }
 
 /// How long until the next delivery for the sink is due, if none is now.
@@ -48,8 +46,8 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
 }
 
 /// The sink is about to deliver these, each leased to it with its token. Returns those that it may deliver, in the same order: no other
-/// taker gets them until it reports or its lease runs out. It loses the lease of the others. Also returns whether some of those are still
-/// due, once the other taker has settled them.
+/// taker gets them until it reports or its lease runs out. It loses the lease of the others. Also returns whether a delivery was put off
+/// because another taker has its notice or its generation has not begun.
 pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<OwedDelivery>, bool)> {
     let (mut go, mut put_back) = (Vec::new(), false);
     for (seq, lease) in lent {
@@ -88,7 +86,7 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
     Ok((go, put_back))
 }
 
-/// Records how a call went. `false` if the lease of the sink has run out. Also returns the process whose end was delivered.
+/// Records how a call went. `false` if it is no longer leased under this token. Also returns the process whose end was delivered.
 pub(crate) fn pushed(
     db: &Connection,
     sink: &str,

@@ -271,13 +271,13 @@ fn what_is_given_at_once_fits_into_a_frame_with_its_texts() {
 fn no_client_can_name_the_lease_of_an_answer() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     let held = by_seq(&desk.db, seq).unwrap().unwrap();
     for verdict in [Verdict::Released, Verdict::Delivered, Verdict::Dropped { reason: "no".into() }] {
         assert_eq!(desk.settle(&held, Some("answer"), &verdict), SettleReply::Lost);
     }
     assert!(desk.drain("a").is_empty(), "it is still held for the answer");
-    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_failed(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert!(given[0].notice.repeat, "the client that waited may have read it");
 }

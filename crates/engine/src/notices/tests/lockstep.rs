@@ -201,13 +201,16 @@ impl Model {
         }
     }
 
-    /// Which deliveries a sink leases. A delivery that was put off untried holds back later ones of its session.
+    /// Which deliveries a sink leases. A delivery that the sink put off untried holds back later ones of its session.
     fn take(&mut self, sink: &'static str, limit: usize, token: &str, until: i64) -> Vec<u64> {
         let up = self.now.up;
         let of_sink = || self.deliveries.iter().filter(|((of, _), _)| *of == sink).map(|((_, seq), d)| (*seq, d, &self.notices[seq]));
-        let is_put_off = |d: &ns::Delivery| d.tries == 0 && matches!(d.state, ns::DeliveryState::Due { at } if at > up);
+        let is_held_back = |d: &ns::Delivery| d.quiet && d.first_try.is_none();
+        let is_put_off = |d: &ns::Delivery| d.tries == 0 && !is_held_back(d) && matches!(d.state, ns::DeliveryState::Due { at } if at > up);
         let mut put_off: HashMap<&str, u64> = HashMap::new();
-        for (seq, _, n) in of_sink().filter(|(_, d, _)| is_put_off(d)) {
+        // A generation that is not the newest may never begin.
+        let holds_up = |n: &Tracked| sink == HOOK || self.generation(n) == ns::NoticeGeneration::Current;
+        for (seq, _, n) in of_sink().filter(|(_, d, n)| is_put_off(d) && holds_up(n)) {
             put_off.entry(n.session).or_insert(seq);
         }
         let is_due = |d: &ns::Delivery| match d.state {
@@ -308,14 +311,14 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "claim" => return claim_some(db, m, random),
         "settle" => return settle_one(db, m, random),
         "end_seen" => {
-            consume(db, &process, "wait", now).unwrap();
+            end_seen(db, &process, "wait", now).unwrap();
             match m.end_of(p) {
                 Some(seq) => _ = m.on(seq, ns::NoticeEvent::EndSeen { by: "wait" }),
                 None => _ = m.seen.insert(p),
             }
         }
         "answered" => {
-            consume_key(db, &key, now).unwrap();
+            answered(db, &key, now).unwrap();
             m.on_end(p, ns::NoticeEvent::Answered);
         }
         "observe" => {
@@ -325,18 +328,18 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "answer_begins" => {
             // A prepared answer needs no write.
             if !m.end_of(p).is_some_and(|seq| m.prepared.remove(&seq)) {
-                hold(db, &process, now).unwrap();
+                answer_begins(db, &end_key(process), now).unwrap();
                 m.on_end(p, ns::NoticeEvent::AnswerBegins);
             }
         }
         "answer_failed" => {
-            let_go(db, &process, now).unwrap();
+            answer_failed(db, &end_key(process), now).unwrap();
             m.on_end(p, ns::NoticeEvent::AnswerFailed);
         }
         "waiters_left" => {
             let Some(seq) = m.end_of(p) else { return Ok(String::new()) };
             let is_prepared = m.prepared.remove(&seq);
-            if is_prepared { take_back(db, &key, now) } else { give_back(db, &key, now) }.unwrap();
+            waiters_left(db, &key, is_prepared, now).unwrap();
             m.on(seq, ns::NoticeEvent::WaitersLeft { is_prepared });
         }
         "run_again" => {
@@ -351,16 +354,15 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "replay" => {
             let (from, session) = (1 + random.below(1 + m.notices.len()) as u64, random.pick(&[None, Some("a"), Some("b")]));
             assert_eq!(replay(db, from, session, &sinks(), now).unwrap().1, None);
-            for (seq, _) in m
-                .notices
-                .iter()
-                .filter(|(seq, n)| **seq >= from && session.is_none_or(|s| s == n.session))
-                .map(|(seq, n)| (*seq, n.kind))
-                .collect::<Vec<_>>()
-            {
+            let is_replayed = |(seq, n): &(&u64, &Tracked)| {
+                let is_delivered = matches!(n.notice.state, ns::NoticeState::Settled { how: ns::Settlement::Delivered, .. });
+                **seq >= from && session.is_none_or(|s| s == n.session) && is_delivered
+            };
+            for seq in m.notices.iter().filter(is_replayed).map(|(seq, _)| *seq).collect::<Vec<_>>() {
                 m.on(seq, ns::NoticeEvent::Replay);
-                if m.notices[&seq].notice.state == ns::NoticeState::Pending {
-                    m.on_delivery(WAKER, seq, ns::DeliveryEvent::Replay);
+                match m.deliveries.contains_key(&(WAKER, seq)) {
+                    true => _ = m.on_delivery(WAKER, seq, ns::DeliveryEvent::Replay),
+                    false => _ = m.deliveries.insert((WAKER, seq), ns::Delivery::new(true, None)),
                 }
             }
         }
@@ -409,14 +411,14 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         }
         "taker_gone" => {
             let Some((seq, token)) = random.recent(&m.leases) else { return Ok(String::new()) };
-            abandon(db, std::slice::from_ref(&m.notices[&seq].id), &token, now).unwrap();
+            taker_gone(db, std::slice::from_ref(&m.notices[&seq].id), &token, now).unwrap();
             m.on(seq, ns::NoticeEvent::TakerGone { token: &token });
         }
         "claim_cancelled" => {
             let Some((seq, token)) = random.recent(&m.leases) else { return Ok(String::new()) };
             let session = m.notices[&seq].session;
             let claim = Claim { session: session.into(), lease: token.clone(), limit: 3, ..asks(now) };
-            unclaim(db, &claim, now).unwrap();
+            claim_cancelled(db, &claim, now).unwrap();
             m.of_session(session).into_iter().for_each(|seq| _ = m.on(seq, ns::NoticeEvent::ClaimCancelled { token: &token }));
         }
         "waiting" => return count_waiting(db, m, random),
@@ -437,7 +439,7 @@ fn write(db: &Connection, m: &mut Model, random: &mut Random, what: &str, p: u8)
     let draft = NoticeDraft { repeat: random.chance(10), ..draft };
     let (waits, is_announced, is_quiet) = (random.chance(30), random.chance(20), random.chance(30));
     let (waits, is_announced) = (waits && kind == Kind::End, is_announced && kind == Kind::End);
-    let timeout = if waits { ns::ANSWER_TIMEOUT } else { ns::WAITER_TIMEOUT };
+    let timeout = if waits { ns::ANSWER_TIMEOUT } else { ns::ANNOUNCED_WAIT_TIMEOUT };
     let until = m.now.up + timeout;
     let written_for = match (waits, is_announced) {
         (true, _) => ns::WrittenFor::Answer,
@@ -545,7 +547,7 @@ fn wake_begin(db: &Connection, m: &mut Model, random: &mut Random) -> Result<Str
                 told.push((seq, m.notices[&seq].notice.maybe_told || maybe_told));
                 m.leases.push((seq, token.clone()));
             }
-            ns::NoticeReply::Done => _ = m.deliveries.remove(&(WAKER, seq)),
+            ns::NoticeReply::Done | ns::NoticeReply::Already => _ = m.deliveries.remove(&(WAKER, seq)),
             ns::NoticeReply::Busy => _ = m.on_delivery(WAKER, seq, not_tried(m.now.up)),
             ns::NoticeReply::Skipped => _ = m.on_delivery(WAKER, seq, not_tried(m.now.up + 60_000_000)),
             reply => return Err(format!("{reply:?} to a claim")),
@@ -615,7 +617,7 @@ fn write_for(
         ns::WrittenFor::Answer => Some(ns::ANSWER_TIMEOUT),
     };
     if let (None, Some(timeout)) = (&written, timeout) {
-        keep_for(db, &draft.key, timeout, now).unwrap();
+        reserve(db, &draft.key, timeout, now).unwrap();
     }
     written.map(|entry| (entry.notice.seq, entry.notice.event_id))
 }
@@ -643,8 +645,8 @@ fn compare(db: &Connection, m: &Model) -> Result<(), String> {
             ns::NoticeState::Leased { holder: ns::LeaseHolder::Sink, token, until } => ("waking", token.as_str(), *until, 0),
             ns::NoticeState::Settled { how, at, .. } => (settled(*how), "", 0, at.micros()),
         };
-        let superseded_by = notice.superseded_by.clone().unwrap_or_default();
-        let flags = (notice.given, notice.maybe_told, notice.observed, superseded_by, notice.open_since.micros());
+        let superseded_reason = notice.superseded_reason.clone().unwrap_or_default();
+        let flags = (notice.given, notice.maybe_told, notice.observed, superseded_reason, notice.open_since.micros());
         let model = (state.into(), lease.into(), lease_up, settled_at, flags.0, flags.1, flags.2, flags.3, flags.4);
         if row != model {
             return Err(format!("{seq}: tables hold {row:?}, functions {notice:?}"));

@@ -76,12 +76,12 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
         ));
         figures.push(("last_seq", steps.of(|| assert!(last_seq(&desk.db).unwrap() > 100_000))));
         figures.push((
-            "hold",
+            "answer_begins",
             steps.of(|| {
                 n += 1;
                 let id = ProcessId::from_bytes([9, 9, 9, 9, 9, n as u8]).to_string();
-                hold(&desk.db, &id, desk.now).unwrap();
-                consume(&desk.db, &id, "wait", desk.now).unwrap();
+                answer_begins(&desk.db, &end_key(&id), desk.now).unwrap();
+                end_seen(&desk.db, &id, "wait", desk.now).unwrap();
             }),
         ));
         figures.push((

@@ -96,7 +96,7 @@ fn an_engine_that_dies_over_an_answer_has_it_told_at_once_by_the_next() {
     let mut desk = Desk::new();
     engine_started(&desk.db, "b", false, desk.now).unwrap();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
     engine_started(&desk.db, "b", false, desk.now).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
@@ -109,7 +109,7 @@ fn an_answer_takes_over_from_a_taker_whose_time_is_over() {
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     desk.drain("a");
     desk.pass(60 * SECOND);
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert!(desk.drain("a").is_empty(), "it is being answered");
     desk.consume(1);
     assert_eq!(desk.state(seq).0, "consumed");
@@ -120,7 +120,7 @@ fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     // Between the answer and the report that it was sent.
     assert_eq!(desk.settle(&given[0], Some(&given[0].lease), &Verdict::Released), SettleReply::Done);
     assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
@@ -130,10 +130,10 @@ fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
 fn an_end_whose_waiting_client_left_before_the_answer_is_delivered() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
-    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
+    answer_failed(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert_eq!(desk.drain("a"), [seq]);
-    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_failed(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert_eq!(desk.state(seq).0, "leased", "what a taker has is not let go of");
 }
 
@@ -152,17 +152,17 @@ fn an_observed_end_without_a_lease_is_nothing_to_wait_for() {
 fn kept(desk: &Desk, n: u8, at_most: i64) -> u64 {
     let end = completion(n, owner("a", ""));
     let seq = desk.put(&end).unwrap();
-    keep_for(&desk.db, &end.key, at_most, desk.now).unwrap();
+    reserve(&desk.db, &end.key, at_most, desk.now).unwrap();
     seq
 }
 
 #[test]
 fn a_notice_reserved_for_a_client_that_does_not_come_is_no_repeat() {
     let mut desk = Desk::new();
-    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    let seq = kept(&desk, 1, ANNOUNCED_WAIT_TIMEOUT);
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
     assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), Some(Duration::from_secs(2)));
-    desk.pass(WAITER_TIMEOUT);
+    desk.pass(ANNOUNCED_WAIT_TIMEOUT);
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
 }
@@ -171,37 +171,37 @@ fn a_notice_reserved_for_a_client_that_does_not_come_is_no_repeat() {
 fn a_notice_reserved_for_a_client_that_leaves_is_free_at_once_and_no_repeat() {
     let mut desk = Desk::new();
     let seq = kept(&desk, 1, ANSWER_TIMEOUT);
-    assert!(give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap());
+    assert!(waiters_left(&desk.db, &completion(1, owner("a", "")).key, false, desk.now).unwrap());
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, false));
-    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "what a taker has is not given back");
+    assert!(!waiters_left(&desk.db, &completion(1, owner("a", "")).key, false, desk.now).unwrap(), "what a taker has is not given back");
 }
 
 #[test]
 fn a_prepared_answer_to_a_client_that_left_is_no_repeat() {
     let mut desk = Desk::new();
     let (seq, key) = (kept(&desk, 1, ANSWER_TIMEOUT), completion(1, owner("a", "")).key);
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
-    assert!(!give_back(&desk.db, &key, desk.now).unwrap() && take_back(&desk.db, &key, desk.now).unwrap());
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
+    assert!(!waiters_left(&desk.db, &key, false, desk.now).unwrap() && waiters_left(&desk.db, &key, true, desk.now).unwrap());
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
-    assert!(!take_back(&desk.db, &key, desk.now).unwrap(), "what a taker has is not taken back");
+    assert!(!waiters_left(&desk.db, &key, true, desk.now).unwrap(), "what a taker has is not taken back");
     let (_, key) = (kept(&desk, 2, ANSWER_TIMEOUT), completion(2, owner("a", "")).key);
     for _ in 0..2 {
-        hold(&desk.db, &id(2).to_string(), desk.now).unwrap();
+        answer_begins(&desk.db, &end_key(id(2).to_string()), desk.now).unwrap();
     }
-    assert!(!take_back(&desk.db, &key, desk.now).unwrap(), "another answer is under way");
+    assert!(!waiters_left(&desk.db, &key, true, desk.now).unwrap(), "another answer is under way");
 }
 
 #[test]
 fn an_answer_with_a_reserved_notice_has_all_the_time_of_an_answer() {
     let mut desk = Desk::new();
-    let seq = kept(&desk, 1, WAITER_TIMEOUT);
-    desk.pass(WAITER_TIMEOUT - 1);
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    let seq = kept(&desk, 1, ANNOUNCED_WAIT_TIMEOUT);
+    desk.pass(ANNOUNCED_WAIT_TIMEOUT - 1);
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     desk.pass(ANSWER_TIMEOUT - 1);
     assert!(desk.gateway("a").is_empty());
-    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "an answer is under way");
+    assert!(!waiters_left(&desk.db, &completion(1, owner("a", "")).key, false, desk.now).unwrap(), "an answer is under way");
     desk.pass(1);
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true), "a client may have been answered");
@@ -213,7 +213,7 @@ fn a_client_that_waited_has_a_moment_to_come_back_to_the_next_engine() {
     engine_started(&desk.db, "b", false, desk.now).unwrap();
     let seq = kept(&desk, 1, ANSWER_TIMEOUT);
     engine_started(&desk.db, "b", false, desk.now).unwrap();
-    desk.pass(WAITER_TIMEOUT - 1);
+    desk.pass(ANNOUNCED_WAIT_TIMEOUT - 1);
     assert!(desk.gateway("a").is_empty());
     desk.pass(1);
     let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
@@ -223,7 +223,7 @@ fn a_client_that_waited_has_a_moment_to_come_back_to_the_next_engine() {
 #[test]
 fn a_reserved_notice_is_consumed_when_its_end_is_seen() {
     let desk = Desk::new();
-    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    let seq = kept(&desk, 1, ANNOUNCED_WAIT_TIMEOUT);
     desk.consume(1);
     assert_eq!(desk.state(seq).0, "consumed");
 }
@@ -231,10 +231,10 @@ fn a_reserved_notice_is_consumed_when_its_end_is_seen() {
 #[test]
 fn an_answer_has_no_token_that_could_be_shown() {
     let desk = Desk::new();
-    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    let seq = kept(&desk, 1, ANNOUNCED_WAIT_TIMEOUT);
     let shown = || by_seq(&desk.db, seq).unwrap().unwrap();
     assert_eq!((shown().state.as_str(), shown().lease.as_str()), ("leased", ""));
-    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    answer_begins(&desk.db, &end_key(id(1).to_string()), desk.now).unwrap();
     assert_eq!((shown().state.as_str(), shown().lease.as_str()), ("leased", ""));
 }
 
@@ -242,10 +242,10 @@ fn an_answer_has_no_token_that_could_be_shown() {
 fn a_delivery_that_is_held_back_for_a_waiter_does_not_count_as_failing() {
     let mut desk = Desk::new();
     let end = completion(1, owner("a", ""));
-    let until = desk.now.up + WAITER_TIMEOUT;
+    let until = desk.now.up + ANNOUNCED_WAIT_TIMEOUT;
     insert_for(&desk.db, &end, &hook(), WrittenFor::Waiter { until }, Some(until), desk.now).unwrap();
     assert!(take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap().is_empty());
-    desk.pass(WAITER_TIMEOUT);
+    desk.pass(ANNOUNCED_WAIT_TIMEOUT);
     assert_eq!(take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap().len(), 1);
     assert_eq!(failing(&desk.db, &hook(), desk.now).unwrap(), []);
 }
@@ -261,9 +261,47 @@ fn a_delivery_that_is_held_back_is_removed_by_the_answer_and_freed_without_one()
     assert_eq!((answered.state.as_str(), answered.attempts, owed(&desk.db, &hook(), desk.now).unwrap()), ("leased", 1, 3));
     desk.consume(1);
     assert_eq!(owed(&desk.db, &hook(), desk.now).unwrap(), 2);
-    let_go(&desk.db, &id(2).to_string(), desk.now).unwrap();
-    assert!(take_back(&desk.db, &end_key(id(3)), desk.now).unwrap());
+    answer_failed(&desk.db, &end_key(id(2).to_string()), desk.now).unwrap();
+    assert!(waiters_left(&desk.db, &end_key(id(3)), true, desk.now).unwrap());
     let taken = take(&desk.db, "hook", 10, "w", SECOND, desk.now).unwrap();
     let taken: Vec<(u64, bool)> = taken.iter().map(|owed| (owed.entry.notice.seq, owed.entry.notice.repeat)).collect();
     assert_eq!(taken, [(failed.notice.seq, true), (left.notice.seq, false)], "another client may have read the answer that failed");
+}
+
+#[test]
+fn of_two_clients_at_one_barrier_it_is_enough_that_one_is_answered() {
+    let mut desk = Desk::new();
+    let open = posted("barrier", owner("a", ""), "open");
+    let seq = desk.put(&open).unwrap();
+    reserve(&desk.db, &open.key, ANSWER_TIMEOUT, desk.now).unwrap();
+    for _ in 0..2 {
+        answer_begins(&desk.db, &open.key, desk.now).unwrap();
+    }
+    answer_failed(&desk.db, &open.key, desk.now).unwrap();
+    answered(&desk.db, &open.key, desk.now).unwrap();
+    assert_eq!(desk.state(seq), ("consumed".into(), "a client that waited was answered".into()));
+    assert!(desk.gateway("a").is_empty());
+}
+
+/// The numbers of the deliveries that the hook leases.
+fn taken(desk: &Desk, token: &str) -> Vec<u64> {
+    take(&desk.db, "hook", 10, token, SECOND, desk.now).unwrap().iter().map(|owed| owed.entry.notice.seq).collect()
+}
+
+#[test]
+fn a_delivery_that_is_held_back_for_a_waiter_does_not_hold_up_later_ones() {
+    let mut desk = Desk::new();
+    let until = desk.now.up + ANSWER_TIMEOUT;
+    let quiet = completion(1, owner("a", ""));
+    let quiet = insert_for(&desk.db, &quiet, &hook(), WrittenFor::Answer, Some(until), desk.now).unwrap().unwrap().notice.seq;
+    let later = insert(&desk.db, &completion(2, owner("a", "")), &hook(), desk.now).unwrap().unwrap();
+    assert_eq!(taken(&desk, "w"), [later], "the answer to the client may take a minute");
+    // Once the sink had it, it is put off like any other.
+    desk.pass(ANSWER_TIMEOUT);
+    assert_eq!(taken(&desk, "x"), [quiet, later]);
+    for (seq, token) in [(quiet, "x"), (later, "x")] {
+        pushed(&desk.db, "hook", seq, token, &PushResult::Later { after: Duration::from_secs(60) }, desk.now).unwrap();
+    }
+    insert(&desk.db, &completion(3, owner("a", "")), &hook(), desk.now).unwrap().unwrap();
+    assert_eq!(taken(&desk, "y"), [0; 0], "the sink wants them in order");
 }

@@ -82,8 +82,8 @@ impl World {
                 let end = completion(1, owner("a", ""));
                 let new = insert(db, &end, &sinks(), now)?.is_some();
                 if new && waits.load(SeqCst) > 0 {
-                    keep_for(db, &end.key, ANSWER_TIMEOUT, now)?;
-                    hold(db, &id(1).to_string(), now)?;
+                    reserve(db, &end.key, ANSWER_TIMEOUT, now)?;
+                    answer_begins(db, &end_key(id(1).to_string()), now)?;
                     ahead.store(true, SeqCst);
                 }
                 Ok(())
@@ -99,7 +99,7 @@ impl World {
             return Some(self.ticket());
         }
         let (process, now, world) = (id(1).to_string(), self.now(), self.clone());
-        self.ask(move |db| hold(db, &process, now).map(|()| world.ticket()))
+        self.ask(move |db| answer_begins(db, &end_key(process), now).map(|()| world.ticket()))
     }
 
     /// Claims notices once, delivers them, and settles them.
@@ -163,7 +163,7 @@ impl World {
             // Not waited for: if it is lost, the client has its answer all the same.
             self.jobs
                 .send(Box::new(move |db| {
-                    consume(db, &process, "wait", now).unwrap();
+                    end_seen(db, &process, "wait", now).unwrap();
                     Box::new(|| ())
                 }))
                 .unwrap();
@@ -181,8 +181,8 @@ impl World {
         // Lost with the engine, it comes free by itself.
         let _perhaps = self.ask(move |db| match () {
             () if waits.load(SeqCst) > 0 => Ok(false),
-            () if ahead.swap(false, SeqCst) => take_back(db, &key, now),
-            () => give_back(db, &key, now),
+            () if ahead.swap(false, SeqCst) => waiters_left(db, &key, true, now),
+            () => waiters_left(db, &key, false, now),
         });
     }
 
@@ -192,7 +192,7 @@ impl World {
         if self.hold().is_some() {
             let (process, now) = (id(1).to_string(), self.now());
             // No task waits for the result.
-            let _perhaps = self.ask(move |db| let_go(db, &process, now));
+            let _perhaps = self.ask(move |db| answer_failed(db, &end_key(process), now));
         }
     }
 

@@ -166,6 +166,24 @@ fn what_is_for_a_life_to_come_is_left_alone_and_for_one_that_ended_dropped() {
 }
 
 #[test]
+fn what_is_for_a_generation_to_come_holds_up_no_later_notice() {
+    let mut desk = Desk::new();
+    desk.names(NamedBy::Client, "a", "g1");
+    let to_come = desk.put_for(&posted("1", owner("a", "g2"), "x"), &[waker("waker")]);
+    assert_eq!(desk.lend("w"), [to_come]);
+    assert_eq!(desk.begin(&[to_come], "w"), []);
+    let [later, in_order] = ["2", "3"].map(|name| desk.put_for(&posted(name, owner("a", "g1"), "x"), &[waker("waker")]));
+    assert_eq!(desk.lend("x"), [later, in_order], "g2 may never begin");
+    // A notice of this generation that the sink puts off still comes first.
+    assert!(desk.pushed(later, "x", &PushResult::Later { after: Duration::from_secs(5) }).0);
+    desk.pass(LEASE);
+    assert_eq!(desk.lend("y"), [later, in_order]);
+    assert!(desk.pushed(later, "y", &PushResult::Later { after: Duration::from_secs(60) }).0);
+    desk.pass(LEASE);
+    assert_eq!(desk.lend("z"), [0; 0]);
+}
+
+#[test]
 fn what_is_offered_again_wakes_again() {
     let desk = Desk::new();
     let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
@@ -175,6 +193,25 @@ fn what_is_offered_again_wakes_again() {
     desk.replay(seq, Some("a"), &[waker("waker")]);
     assert_eq!(desk.lend("x"), [seq]);
     assert_eq!(desk.begin(&[seq], "x"), [(seq, true)]);
+}
+
+#[test]
+fn what_another_taker_delivered_wakes_once_it_is_offered_again() {
+    for is_removed in [false, true] {
+        let mut desk = Desk::new();
+        let sinks = [waker("waker"), waker("late"), Push::observer("looks-on")];
+        let seq = desk.put_for(&completion(1, owner("a", "")), &sinks);
+        let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
+        desk.settle(&given[0], Some(&given[0].lease), &Verdict::Delivered);
+        if is_removed {
+            assert_eq!(desk.owed(), 0, "counting removes the delivery");
+        }
+        assert_eq!(desk.replay(seq, Some("a"), &sinks), 1);
+        let count = |n: usize| owed(&desk.db, &sinks[n..=n], desk.now).unwrap();
+        assert_eq!((count(0), count(1), count(2)), (1, 0, 1), "{is_removed}");
+        assert_eq!(desk.lend("w"), [seq]);
+        assert_eq!(desk.begin(&[seq], "w"), [(seq, true)]);
+    }
 }
 
 #[test]

@@ -151,7 +151,7 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         3 => select(vec![5_i64, 100]).prop_map(Push4::Later),
         2 => Just(Push4::Dead),
     ];
-    let kept = prop_oneof![2 => Just(None), 1 => select(vec![10_i64, WAITER_TIMEOUT, ANSWER_TIMEOUT]).prop_map(Some)];
+    let kept = prop_oneof![2 => Just(None), 1 => select(vec![10_i64, ANNOUNCED_WAIT_TIMEOUT, ANSWER_TIMEOUT]).prop_map(Some)];
     let clock = select(vec![-1_000_000_000_000_i64, -1_000, -1, 1, 1_000, 1_000_000_000_000]);
     let plain = prop_oneof![
         8 => (p(), proptest::bool::weighted(0.1), kept).prop_map(|(p, repeat, kept)| Act::Complete { p, repeat, kept }),

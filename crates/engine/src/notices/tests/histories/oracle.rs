@@ -266,7 +266,7 @@ impl Oracle {
                         // A client that waited may come back to the next engine, but not after a reboot.
                         *until = match (reboot, word) {
                             (true, _) => i64::MIN,
-                            (false, None) => up.saturating_add(WAITER_TIMEOUT).min(*until),
+                            (false, None) => up.saturating_add(ANNOUNCED_WAIT_TIMEOUT).min(*until),
                             (false, Some(_)) => *until,
                         };
                     }
@@ -363,6 +363,7 @@ impl Oracle {
         }
         match story.at {
             Where::Over { .. } => return SettleReply::Already,
+            Where::Waits if word.is_some() && story.given == 0 && !story.repeat => return SettleReply::Lost,
             Where::Waits if how == How::Released => return SettleReply::Already,
             Where::With { word: has, .. } if word.is_some() && word != has => return SettleReply::Lost,
             Where::Waits | Where::With { .. } => {}

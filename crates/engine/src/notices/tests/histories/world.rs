@@ -241,7 +241,7 @@ impl World<'_> {
                 let draft = NoticeDraft { repeat: *repeat, ..completion(*p, owner(whose(*p).0, whose(*p).1)) };
                 let made = put(&draft);
                 if let Some(micros) = kept {
-                    keep_for(db, &draft.key, *micros, now).unwrap();
+                    reserve(db, &draft.key, *micros, now).unwrap();
                 }
                 made
             }
@@ -278,11 +278,11 @@ impl World<'_> {
                 let word = self.word_of(seq, *word).map(|w| w.to_string());
                 Answer::Settled(settle(db, id, self.by(seq, *by, *own), word.as_deref(), &verdict, now).unwrap().settled)
             }
-            Act::Consume { p } => done(consume(db, &name(p), "wait", now)),
+            Act::Consume { p } => done(end_seen(db, &name(p), "wait", now)),
             Act::Observe { p } => done(observe(db, &name(p), now)),
-            Act::Hold { p } => done(hold(db, &name(p), now)),
-            Act::LetGo { p } => done(let_go(db, &name(p), now)),
-            Act::GiveBack { p } => done(give_back(db, &completion(*p, Owner::default()).key, now).map(|_| ())),
+            Act::Hold { p } => done(answer_begins(db, &end_key(name(p)), now)),
+            Act::LetGo { p } => done(answer_failed(db, &end_key(name(p)), now)),
+            Act::GiveBack { p } => done(waiters_left(db, &completion(*p, Owner::default()).key, false, now).map(|_| ())),
             Act::Supersede { p } => done(supersede(db, &name(p), "another", now)),
             Act::Replay { pick, session } => Answer::Count(replay(db, nth(*pick) as u64 + 1, *session, &sinks, now).unwrap().0),
             Act::Prune { age } => {
