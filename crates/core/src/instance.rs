@@ -70,6 +70,16 @@ pub enum Belonging {
     Other,
 }
 
+impl Instance {
+    /// The longest key, in bytes.
+    const MAX_KEY_BYTES: usize = 256;
+
+    /// Whether it has a short key exactly if the conversation is known.
+    pub fn is_valid(&self) -> bool {
+        self.key.is_empty() == (self.kind == InstanceKind::Unknown) && self.key.len() <= Self::MAX_KEY_BYTES
+    }
+}
+
 impl Incarnation {
     /// When the process began.
     fn began(&self) -> Uptime {
@@ -85,18 +95,27 @@ impl KnownInstance {
 
     /// Whether both are of one process of a client, so that the servers tell them apart.
     fn shares_client(&self, with: &Instance) -> bool {
-        matches!((self.about.kind, with.kind), (InstanceKind::Server { .. }, InstanceKind::Server { .. })) && self.about.client == with.client
+        matches!((self.about.kind, with.kind), (InstanceKind::Server { .. }, InstanceKind::Server { .. }))
+            && self.about.client == with.client
+    }
+
+    /// When the instance ended, as all but other servers of its client see it.
+    fn over(&self, now: Uptime) -> Option<Uptime> {
+        let idle = self.seen.saturating_add(HTTP_SESSION_IDLE);
+        let is_session = matches!(self.about.kind, InstanceKind::Session { .. });
+        self.client_gone.or((is_session && idle < now).then_some(idle))
+    }
+
+    /// Whether it has ended, or will make a request only if its client goes on with another server.
+    pub fn is_idle(&self, now: Uptime) -> bool {
+        self.server_gone.is_some() || self.over(now).is_some()
     }
 
     /// When the instance ended, if it has. A client that lives may start another server for the same conversation, so the end of a server
     /// counts only for other servers of the same process.
     pub fn ended(&self, asker: &Instance, now: Uptime) -> Option<Uptime> {
-        let idle = self.seen.saturating_add(HTTP_SESSION_IDLE);
-        match self.about.kind {
-            InstanceKind::Session { .. } => self.client_gone.or((idle < now).then_some(idle)),
-            InstanceKind::Server { .. } if self.shares_client(asker) => self.server_gone.or(self.client_gone),
-            InstanceKind::Server { .. } | InstanceKind::Client | InstanceKind::Unknown => self.client_gone,
-        }
+        let server_gone = self.server_gone.filter(|_| self.shares_client(asker));
+        server_gone.or_else(|| self.over(now))
     }
 
     /// To whom something of this instance belongs, as the asker sees it.

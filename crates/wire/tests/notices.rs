@@ -32,7 +32,8 @@ fn every_request_about_notices_reads_back_from_its_message() {
         Request::Barriers { clear: true },
     ];
     for request in requests {
-        let message = Message { id: 7, owner: Owner { session: name(), ..Owner::default() }, relay: false, instance: None, force: false, request };
+        let message =
+            Message { id: 7, owner: Owner { session: name(), ..Owner::default() }, relay: false, instance: None, force: false, request };
         let text = serde_json::to_string(&message).unwrap();
         let back: Message = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert_eq!(serde_json::to_string(&back).unwrap(), text);

@@ -73,7 +73,8 @@ fn the_whole_table_of_what_an_instance_has_of_another() {
 #[test]
 fn it_is_the_same_after_the_way_over_the_wire() {
     let boot = u128::MAX - 5;
-    for kind in [InstanceKind::Server { server: Incarnation { pid: 2, start_ticks: 3, boot } }, InstanceKind::Client, InstanceKind::Unknown] {
+    for kind in [InstanceKind::Server { server: Incarnation { pid: 2, start_ticks: 3, boot } }, InstanceKind::Client, InstanceKind::Unknown]
+    {
         let sent = instance("k", kind, Incarnation { pid: 1, start_ticks: 2, boot });
         let text = serde_json::to_string(&sent).unwrap();
         assert_eq!(serde_json::from_str::<Instance>(&text).unwrap(), sent, "{text}");

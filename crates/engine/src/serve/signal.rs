@@ -13,7 +13,7 @@ use rustix::process::Signal;
 pub(super) async fn signal(asked: &RequestContext, name: &str, number: i32) -> Result<Killed, Error> {
     let bad = || refuse::refusal(code::BAD_REQUEST, format!("{number} is not a signal"), "signals are 1 to 31");
     let known = Signal::from_named_raw(number).ok_or_else(bad)?;
-    let mut view = asked.resolve(name).await?;
+    let mut view = asked.resolve_to_change(name).await?;
     let Current { facts, .. } = asked.look(&view).await?;
     view.facts = facts;
     match decide(&view.facts.phase, Ask::Signal(number), false).map_err(|r| refuse::rule(&r))? {
