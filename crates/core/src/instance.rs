@@ -74,6 +74,28 @@ impl Instance {
     /// The longest key, in bytes.
     const MAX_KEY_BYTES: usize = 256;
 
+    /// A server that a client started. `named`: the conversation's own name, if the client gives it one. It stays when the conversation is
+    /// resumed by another process.
+    pub fn of_server(server: Incarnation, client: Incarnation, named: Option<&str>) -> Self {
+        let key = named.map_or_else(|| format!("server:{}", server.text()), |name| format!("named:{name}"));
+        Self { key, kind: InstanceKind::Server { server }, client }
+    }
+
+    /// A client, as its hooks see it.
+    pub fn of_client(client: Incarnation) -> Self {
+        Self { key: format!("client:{}", client.text()), kind: InstanceKind::Client, client }
+    }
+
+    /// The session with this number over HTTP.
+    pub fn of_session(server: Incarnation, number: u64, begun: Uptime) -> Self {
+        Self { key: format!("session:{}:{number}", server.text()), kind: InstanceKind::Session { begun }, client: server }
+    }
+
+    /// Any conversation over HTTP without sessions.
+    pub fn unknown(server: Incarnation) -> Self {
+        Self { key: String::new(), kind: InstanceKind::Unknown, client: server }
+    }
+
     /// Whether it has a short key exactly if the conversation is known.
     pub fn is_valid(&self) -> bool {
         self.key.is_empty() == (self.kind == InstanceKind::Unknown) && self.key.len() <= Self::MAX_KEY_BYTES
@@ -81,6 +103,11 @@ impl Instance {
 }
 
 impl Incarnation {
+    /// A short text that no other process has.
+    fn text(&self) -> String {
+        format!("{}.{}.{:x}", self.pid, self.start_ticks, self.boot)
+    }
+
     /// When the process began.
     fn began(&self) -> Uptime {
         Uptime::try_from(self.start_ticks).unwrap_or(Uptime::MAX).saturating_mul(TICK)

@@ -247,7 +247,8 @@ pub(super) async fn history(asked: &RequestContext, wanted: History) -> Result<N
         newest: wanted.newest,
         limit,
     };
-    let found = asked.parts.outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+    let mut found = asked.parts.outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+    found.retain(|entry| asked.asker.as_ref().is_none_or(|asker| asker.takes(&entry.notice.session_id, true)));
     Ok(Notices::new(found.into_iter().map(told).collect(), None))
 }
 
