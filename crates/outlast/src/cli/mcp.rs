@@ -95,7 +95,7 @@ const MAX_CONVERSATION_BYTES: usize = 200;
 /// Which conversation the server is for, as far as that is known when it starts. A server without a living client stands for itself.
 fn instance(ctx: &Context, is_over_http: bool) -> Option<Instance> {
     // Without its own identity it cannot be told apart.
-    let server = os::this_process().ok()?;
+    let server = os::this_process()?;
     if is_over_http {
         return Some(Instance::unknown(server));
     }

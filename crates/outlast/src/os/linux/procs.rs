@@ -80,9 +80,9 @@ pub(crate) fn client_above() -> Option<Incarnation> {
         if pid <= 1 {
             return None;
         }
-        let name = outlast_store::os::command_name(pid)?;
-        if !SHELLS.contains(&name.as_str()) {
-            return outlast_store::os::incarnation_of(pid).ok();
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        if !SHELLS.contains(&name.trim_end()) {
+            return incarnation_of(pid);
         }
         pid = stat(pid)?.parent;
     }
@@ -90,8 +90,15 @@ pub(crate) fn client_above() -> Option<Incarnation> {
 }
 
 /// This process.
-pub(crate) fn this_process() -> io::Result<Incarnation> {
-    outlast_store::os::incarnation_of(std::process::id())
+pub(crate) fn this_process() -> Option<Incarnation> {
+    incarnation_of(std::process::id())
+}
+
+/// The process that has this pid now.
+fn incarnation_of(pid: u32) -> Option<Incarnation> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16).ok()?;
+    Some(Incarnation { pid, start_ticks: stat(pid)?.started, boot })
 }
 
 /// The session and generation for which a process above this one was started by the gateway of this home. An agent runs so; what it starts may have been given less.
