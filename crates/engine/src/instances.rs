@@ -4,7 +4,7 @@
 //! first one that begins afterwards. Rules are in `outlast_core::KnownInstance`; here they are applied, written down, and the ends of
 //! clients are watched for. What is in memory follows the index: it changes once the change is on disk.
 //!
-//! Decisions 340 to 343: docs/decisions/notices.md.
+//! Decisions 340 to 342: docs/decisions/notices.md.
 
 use crate::closing::{Closing, Shutdown};
 use crate::disk::AGAIN;
@@ -66,7 +66,7 @@ struct Registration {
     /// The keys of instances whose processes pass to it, each with whether they are marked.
     passed: Vec<(String, bool)>,
     /// Sessions and keys of instances that are not needed any more.
-    forgotten: Vec<(String, String)>,
+    forgotten: HashSet<(String, String)>,
 }
 
 fn uptime() -> Uptime {
@@ -177,6 +177,24 @@ impl Instances {
             lock(&self.book).all().map(|(session, known)| (session.clone(), seen_alive(known, now))).collect();
         // If this is lost, an instance that ends before the next engine starts has ended earlier than it did.
         let _lost = self.index.work(move |db| rows.iter().try_for_each(|(session, known)| write_known(db, session, known))).await;
+    }
+
+    /// Forgets to which instance a removed process belonged, unless a notice about it may be given or shown.
+    pub(crate) async fn removed(self: &Arc<Self>, process: ProcessId) {
+        if !lock(&self.book).held.contains_key(&process) {
+            return;
+        }
+        let sql = "DELETE FROM held_by WHERE process = ?1 AND NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_of_process
+            WHERE notice.process = ?1 AND notice.process <> '' AND state NOT IN ('consumed', 'superseded', 'dropped'))";
+        let all = Arc::clone(self);
+        let forget = move |db: &Connection| {
+            if db.prepare_cached(sql)?.execute(params![process.to_string()])? > 0 {
+                all.let_go(process);
+            }
+            Ok(())
+        };
+        // Written with the removal that follows. What stays is forgotten later, by `sweep`.
+        self.index.work_later(forget).await;
     }
 
     /// Forgets to which instance a process belonged, once the process and its notices are removed.
@@ -314,27 +332,27 @@ impl Book {
     fn registration(&self, session: &str, instance: &Instance, now: Uptime) -> Option<Registration> {
         let none = HashMap::new();
         let of = self.known.get(session).unwrap_or(&none);
-        let (mut alive, mut passed, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut alive, mut passed) = (Vec::new(), Vec::new());
         for known in of.values().filter(|known| known.about.key != instance.key) {
             match known.passes_to(instance, now) {
                 Some(marked) => passed.push((known.about.key.clone(), marked)),
                 None => alive.push(seen_alive(known, now)),
             }
         }
-        forgotten.extend(passed.iter().map(|(key, _)| (session.to_owned(), key.clone())));
+        let mut forgotten: HashSet<_> = passed.iter().map(|(key, _)| (session.to_owned(), key.clone())).collect();
         let holding: HashSet<(&str, &str)> = self.held.values().map(|held| (held.session.as_str(), held.key.as_str())).collect();
         for (session, known) in self.all() {
             let key = known.about.key.clone();
             if known.is_idle(now) && !holding.contains(&(session, &key)) && key != instance.key {
-                alive.retain(|known| known.about.key != key);
-                forgotten.push((session.clone(), key));
+                forgotten.insert((session.clone(), key));
             }
         }
         // Holders that were forgotten have ended.
         let unknown = self.held.values().filter(|held| held.session == session && held.key != instance.key && !of.contains_key(&held.key));
         passed.extend(unknown.map(|held| held.key.clone()).collect::<HashSet<_>>().into_iter().map(|key| (key, true)));
         let new = KnownInstance::new(instance.clone(), now);
-        let count = self.known.values().map(HashMap::len).sum::<usize>();
+        alive.retain(|known: &KnownInstance| !forgotten.contains(&(session.to_owned(), known.about.key.clone())));
+        let count = self.all().count() - forgotten.len();
         (count < MAX_INSTANCES).then(|| Registration { session: session.to_owned(), new, alive, passed, forgotten })
     }
 
@@ -440,3 +458,6 @@ fn read_held(db: &Connection) -> rusqlite::Result<HashMap<ProcessId, Holder>> {
     })?;
     rows.filter_map(Result::transpose).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Decides which session a request is made for, and which of the conversations that share the session makes it.
 //!
-//! Decisions 106 and 344: docs/decisions/tools-mcp.md.
+//! Decision 344: docs/decisions/tools-mcp.md.
 
 use outlast_core::{Instance, InstanceKind, Owner};
 use rmcp::service::{RequestContext, RoleServer};
