@@ -18,7 +18,7 @@ const ENGINE_LAYERS: &[(&str, &str)] = &[
     ),
     ("folder", "adopt facts final_record keepers left_behind orphan render"),
     ("index", "index"),
-    ("notices", "notices refuse"),
+    ("notices", "instances notices refuse"),
     ("table", "handle listing table"),
     ("supervise", "barrier feed intake launch owner parts reach recover remove stop stop_left supervise"),
     ("serve", "engine gateway_watch listen serve"),

@@ -1,12 +1,12 @@
 //! Requests to the engine.
 
 use crate::error::refusal;
-use crate::link::{CallError, Cut, Link, decode, read};
+use crate::link::{CallError, Cut, Link, Speaker, decode, read};
 use crate::peer::EngineTalk;
 use crate::redial::{Redial, Repeat, Tries, to_error};
 use crate::relay::{Passing, Receipt};
 use crate::{ClientError, Connect};
-use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
+use outlast_core::{EnvVar, Instance, Owner, ProcessId, Scope, Spec};
 use outlast_wire::code;
 use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Found, Kill, KillAll, Killed, List, LogPage, Page,
@@ -32,7 +32,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Redial>,
-    owner: Owner,
+    by: Speaker,
     relay: Option<Arc<Passing>>,
 }
 
@@ -104,12 +104,24 @@ impl Client {
     }
 
     fn new(shared: Redial, owner: Owner) -> Self {
-        Self { shared: Arc::new(shared), owner, relay: None }
+        Self { shared: Arc::new(shared), by: Speaker { owner, ..Speaker::default() }, relay: None }
     }
 
     /// The same connection, for requests of `owner`.
     pub fn with_owner(&self, owner: Owner) -> Self {
-        Self { shared: self.shared.clone(), owner, relay: self.relay.clone() }
+        Self { by: Speaker { owner, ..self.by.clone() }, ..self.clone() }
+    }
+
+    /// The same connection, for one of several conversations that share the owner's session. It gets its own notices. While another
+    /// conversation is open, it gets none of that one's, and does not change that one's processes. What a conversation leaves behind
+    /// passes to the first one that begins after its end. Without an instance, a request is made for the session as a whole.
+    pub fn with_instance(&self, instance: Option<Instance>) -> Self {
+        Self { by: Speaker { instance: instance.map(Box::new), ..self.by.clone() }, ..self.clone() }
+    }
+
+    /// The same client, whose requests may change processes of another conversation of the session although that one is open.
+    pub fn forcing(&self) -> Self {
+        Self { by: Speaker { force: true, ..self.by.clone() }, ..self.clone() }
     }
 
     /// The same connection for a program that forwards answers, such as a server in front of an agent. The effects of an answer
@@ -136,17 +148,22 @@ impl Client {
     pub fn relaying(&self) -> (Self, Receipt) {
         let passing = Arc::new(Passing::default());
         let client = Self { relay: Some(passing.clone()), ..self.clone() };
-        (client, Receipt::new(self.owner.clone(), passing))
+        (client, Receipt::new(self.by.clone(), passing))
     }
 
     /// The owner for which it makes requests.
     pub fn owner(&self) -> &Owner {
-        &self.owner
+        &self.by.owner
+    }
+
+    /// For whom it makes requests.
+    pub(crate) fn by(&self) -> &Speaker {
+        &self.by
     }
 
     /// Like [`Client::run`], and returns the engine's description of the new process.
     pub async fn run_info(&self, run: Run) -> Result<ProcessInfo, ClientError> {
-        let owner = if run.spec.owner == Owner::default() { self.owner.clone() } else { run.spec.owner.clone() };
+        let owner = if run.spec.owner == Owner::default() { self.by.owner.clone() } else { run.spec.owner.clone() };
         let request = Request::Run { spec: Box::new(run.spec.into()), want: Some(run.id.map_or_else(random_id, Ok)?), caller: run.caller };
         self.with_owner(owner).ask("start the command", request, Repeat::Safe).await
     }
@@ -416,7 +433,7 @@ impl Client {
 
     async fn end_engine(&self, request: Request) -> Result<Done, ClientError> {
         let link = self.shared.link().await?;
-        let done = match link.call(&self.owner, request, &[]).await {
+        let done = match link.call(&self.by, request, &[]).await {
             Ok(answer) => decode(&answer)?,
             // The engine ended before its answer was sent.
             Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),
@@ -478,8 +495,8 @@ impl Client {
         loop {
             let link = self.shared.link().await.map_err(CallError::Unsent)?;
             let answered = match &self.relay {
-                Some(passing) => passing.call(&link, &self.owner, request(), raw).await,
-                None => link.call(&self.owner, request(), raw).await,
+                Some(passing) => passing.call(&link, &self.by, request(), raw).await,
+                None => link.call(&self.by, request(), raw).await,
             };
             match answered {
                 Ok(answer) => return Ok(answer),

@@ -231,13 +231,13 @@ impl Chunks {
         let link = self.client.own_link().await.map_err(CallError::Unsent)?;
         self.link = Some(link.clone());
         if let Some(ReadOnly(read_only)) = self.attach {
-            link.call(self.client.owner(), Request::Attach { process: self.process.clone(), read_only }, &[]).await?;
+            link.call(self.client.by(), Request::Attach { process: self.process.clone(), read_only }, &[]).await?;
         }
         let (follow, to_exit) = self.until.flags();
         let (process, from, view) = (self.process.clone(), self.from, self.view != View::None);
         let (masked, timed) = (self.masked, self.timed);
         let read = Request::Read { process, from, follow, to_exit, view, masked, timed };
-        self.stream = Some(link.stream(self.client.owner(), read).await?);
+        self.stream = Some(link.stream(self.client.by(), read).await?);
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 use crate::ClientError;
 use crate::error::refusal;
 use crate::peer::{EngineTalk, GatewayTalk, Peer, Talk};
-use outlast_core::Owner;
+use outlast_core::{Instance, Owner};
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::chat::{ChatMessage, ChatRequest};
 use outlast_wire::v1::{self, Event, Message, Request};
@@ -62,12 +62,14 @@ pub(crate) enum StreamItem<E = Event> {
     Failed(CallError),
 }
 
-/// The owner of a request.
-#[derive(Clone, Copy)]
-struct Sender<'a> {
-    owner: &'a Owner,
-    /// Whether the client forwards the answer.
-    relay: bool,
+/// For whom requests are made.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Speaker {
+    pub(crate) owner: Owner,
+    /// Which of the conversations of the owner's session.
+    pub(crate) instance: Option<Box<Instance>>,
+    /// Whether a request may change a process of another one.
+    pub(crate) force: bool,
 }
 
 /// Where the reply to a request goes.
@@ -233,23 +235,24 @@ impl<T: Talk> Link<T> {
 
 impl Link {
     /// Sends a request, and waits for the answer. `raw` follows the request in raw frames.
-    pub(crate) async fn call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
-        self.numbered_call(|id| message(id, Sender { owner, relay: false }, request), raw).await.map(|(_, answer)| answer)
+    pub(crate) async fn call(&self, by: &Speaker, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
+        self.numbered_call(|id| message(id, by, false, request), raw).await.map(|(_, answer)| answer)
     }
 
     /// Sends a request whose answer is forwarded. Its number is needed to confirm or to give up the answer later.
-    pub(crate) async fn relayed_call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
-        self.numbered_call(|id| message(id, Sender { owner, relay: true }, request), raw).await
+    pub(crate) async fn relayed_call(&self, by: &Speaker, request: Request, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
+        self.numbered_call(|id| message(id, by, true, request), raw).await
     }
 
     /// Sends a request, and reads messages until the answer.
-    pub(crate) async fn stream(self: &Arc<Self>, owner: &Owner, request: Request) -> Result<Stream, CallError> {
-        self.framed_stream(|id| message(id, Sender { owner, relay: false }, request)).await
+    pub(crate) async fn stream(self: &Arc<Self>, by: &Speaker, request: Request) -> Result<Stream, CallError> {
+        self.framed_stream(|id| message(id, by, false, request)).await
     }
 }
 
-fn message(id: u64, from: Sender<'_>, request: Request) -> Vec<u8> {
-    frame::json(&Message { id, owner: from.owner.clone(), relay: from.relay, request })
+fn message(id: u64, by: &Speaker, relay: bool, request: Request) -> Vec<u8> {
+    let Speaker { owner, instance, force } = by.clone();
+    frame::json(&Message { id, owner, relay, instance, force, request })
 }
 
 impl Link<GatewayTalk> {

@@ -36,11 +36,13 @@ pub struct Take {
     pub lease: Duration,
     /// How long to wait for a notice; none waits without a limit.
     pub wait: Option<Duration>,
+    /// Whether the owner itself asks, so that it also gets the notices of conversations of its session that have ended.
+    pub asked: bool,
 }
 
 impl Default for Take {
     fn default() -> Self {
-        Self { by: TakerKind::Gateway, limit: 1, lease: Duration::from_secs(60), wait: Some(Duration::ZERO) }
+        Self { by: TakerKind::Gateway, limit: 1, lease: Duration::from_secs(60), wait: Some(Duration::ZERO), asked: false }
     }
 }
 
@@ -49,6 +51,12 @@ impl Take {
     #[must_use]
     pub fn at_a_terminal(self) -> Self {
         Self { by: TakerKind::Terminal, ..self }
+    }
+
+    /// The same, asked for by the owner itself: also the notices of conversations of its session that have ended.
+    #[must_use]
+    pub fn asked(self) -> Self {
+        Self { asked: true, ..self }
     }
 
     /// The same, at most this many.
@@ -98,7 +106,8 @@ impl Client {
     pub async fn take(&self, take: &Take) -> Result<Notices, ClientError> {
         let until = take.wait.and_then(|t| Instant::now().checked_add(t));
         let left = |at: Instant| millis(at.saturating_duration_since(Instant::now()));
-        let request = || Request::NoticeNext { taker: take.by, limit: take.limit, lease_ms: millis(take.lease), wait_ms: until.map(left) };
+        let (lease_ms, asked) = (millis(take.lease), take.asked);
+        let request = || Request::NoticeNext { taker: take.by, limit: take.limit, lease_ms, wait_ms: until.map(left), asked };
         // If the answer is lost, a notice is offered again when its lease ends, marked as a possible repeat.
         self.ask_with("take notices", request, Repeat::Safe).await
     }
@@ -336,7 +345,7 @@ impl SessionFeed {
                 Some(stream) => stream,
                 none => {
                     let link = self.client.own_link().await?;
-                    let stream = link.stream(self.client.owner(), Request::Serve).await;
+                    let stream = link.stream(self.client.by(), Request::Serve).await;
                     none.insert(stream.map_err(|e| to_error::<EngineTalk>(e, "serve the home"))?)
                 }
             };
@@ -399,7 +408,7 @@ impl Followed {
         // A reader may be slow, so it gets its own connection if one can be made.
         let link = self.client.own_link().await.map_err(CallError::Unsent)?;
         self.link = Some(link.clone());
-        let mut stream = link.stream(self.client.owner(), Request::NoticeFollow { after: self.after }).await?;
+        let mut stream = link.stream(self.client.by(), Request::NoticeFollow { after: self.after }).await?;
         match stream.next().await {
             // This also fixes where to continue through the next engine.
             StreamItem::Event(Event::Waiting { after }) => self.after = self.after.or(after),

@@ -136,11 +136,11 @@ impl Talk for EngineTalk {
     fn hello(id: u64) -> Vec<u8> {
         let namespaces = Some(Box::new(crate::place::namespaces()));
         let request = Request::Hello { version: VERSION, client: our_name(), namespaces };
-        frame::json(&Message { id, owner: Owner::default(), relay: false, request })
+        frame::json(&Message { id, owner: Owner::default(), relay: false, instance: None, force: false, request })
     }
 
     fn cancellation(id: u64, of: u64) -> Vec<u8> {
-        frame::json(&Message { id, owner: Owner::default(), relay: false, request: Request::Cancel { of } })
+        frame::json(&Message { id, owner: Owner::default(), relay: false, instance: None, force: false, request: Request::Cancel { of } })
     }
 }
 

@@ -3,10 +3,10 @@
 //! Decision 103: docs/decisions/tools-mcp.md.
 
 use crate::ClientError;
-use crate::link::{CallError, Link, decode, read};
+use crate::link::{CallError, Link, Speaker, decode, read};
 use crate::peer::EngineTalk;
 use crate::redial::to_error;
-use outlast_core::{Owner, Status};
+use outlast_core::Status;
 use outlast_wire::v1::notice::Notices;
 use outlast_wire::v1::{Done, Request};
 use serde::Deserialize;
@@ -28,14 +28,14 @@ struct StatusOnly {
 
 impl Passing {
     /// Sends a request, and records the answer if it has an effect.
-    pub(crate) async fn call(&self, link: &Arc<Link>, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
+    pub(crate) async fn call(&self, link: &Arc<Link>, by: &Speaker, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
         let matters: fn(&RawValue) -> bool = match request {
             Request::Log { .. } | Request::Wait { .. } | Request::Kill { .. } | Request::Remove { .. } => |_| true,
             Request::Poll { .. } => |answer| read::<StatusOnly>(answer).is_ok_and(|seen| seen.status == Status::Exited),
             Request::NoticeNext { .. } => |answer| read::<Notices>(answer).is_ok_and(|given| !given.notices.is_empty()),
-            _ => return link.call(owner, request, raw).await,
+            _ => return link.call(by, request, raw).await,
         };
-        let (of, answer) = link.relayed_call(owner, request, raw).await?;
+        let (of, answer) = link.relayed_call(by, request, raw).await?;
         if !matters(&answer) {
             return Ok(answer);
         }
@@ -51,13 +51,13 @@ impl Passing {
 /// The receipt for the answers of a [`Client::relaying`](crate::Client::relaying). Dropping it means that none of them arrived.
 #[must_use = "dropped, it says that nothing was passed on"]
 pub struct Receipt {
-    owner: Owner,
+    by: Speaker,
     passing: Arc<Passing>,
 }
 
 impl Receipt {
-    pub(crate) fn new(owner: Owner, passing: Arc<Passing>) -> Self {
-        Self { owner, passing }
+    pub(crate) fn new(by: Speaker, passing: Arc<Passing>) -> Self {
+        Self { by, passing }
     }
 
     /// Confirms that all answers so far have arrived. If the engine was restarted in between, the ends that the old one had shown
@@ -74,7 +74,7 @@ impl Receipt {
                 !same
             });
             of.sort_unstable();
-            match link.call(&self.owner, Request::Relayed { of }, &[]).await {
+            match link.call(&self.by, Request::Relayed { of }, &[]).await {
                 Ok(answer) => said = said.and(decode::<Done>(&answer).map(drop)),
                 // That engine is gone. The next one does not know that its answers were seen, and delivers the notices.
                 Err(CallError::Cut(_)) => {}
@@ -96,6 +96,6 @@ impl Drop for Receipt {
 
 impl std::fmt::Debug for Receipt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Receipt").field("owner", &self.owner).finish_non_exhaustive()
+        f.debug_struct("Receipt").field("owner", &self.by.owner).finish_non_exhaustive()
     }
 }

@@ -130,7 +130,7 @@ fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
 async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
     match &barrier.target {
         // The process of another session does not exist for the barrier's owner.
-        ResolvedTarget::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner).await {
+        ResolvedTarget::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner, None).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one resumes the barrier.
             Err(_) => std::future::pending().await,

@@ -9,6 +9,7 @@ use crate::feed::Feeds;
 use crate::final_record::UnsavedStops;
 use crate::gateways::Gateways;
 use crate::handle::TableHandle;
+use crate::instances::Instances;
 use crate::intake::{Intake, UnsavedProcesses};
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
@@ -190,6 +191,7 @@ impl Engine {
             unsaved_stops: UnsavedStops::default(),
             spare_folders: Arc::new(SpareFolders::new(&home)),
             launcher: Launcher::new(&home, keeper),
+            instances: Instances::load(opened.index.clone(), boot, closing.clone()).await,
             index: opened.index,
             at_start,
             redactor,

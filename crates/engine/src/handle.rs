@@ -1,6 +1,7 @@
 //! How other tasks ask the owner of the table.
 
 use crate::facts::Facts;
+use crate::instances::Asker;
 use crate::link::Link;
 use crate::listing::Listing;
 use crate::refuse;
@@ -22,6 +23,7 @@ pub(crate) enum TableRequest {
     Resolve {
         name: String,
         owner: Owner,
+        asker: Option<Asker>,
         answer: oneshot::Sender<Result<ProcessView, Error>>,
     },
     All {
@@ -110,10 +112,10 @@ impl TableHandle {
         self.ask(|answer| TableRequest::Facts { id, answer }).await.flatten()
     }
 
-    /// The process that `name` means to this owner.
-    pub(crate) async fn resolve(&self, name: &str, owner: &Owner) -> Result<ProcessView, Error> {
-        let (name, owner) = (name.to_owned(), owner.clone());
-        self.ask(|answer| TableRequest::Resolve { name, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
+    /// The process that `name` means to this owner, in this conversation if its session has several.
+    pub(crate) async fn resolve(&self, name: &str, owner: &Owner, asker: Option<&Asker>) -> Result<ProcessView, Error> {
+        let (name, owner, asker) = (name.to_owned(), owner.clone(), asker.cloned());
+        self.ask(|answer| TableRequest::Resolve { name, owner, asker, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
     }
 
     /// The processes of `which` that this owner may touch.

@@ -94,6 +94,7 @@ mod render;
 mod index;
 
 // Notices.
+mod instances;
 mod notices;
 mod refuse;
 

@@ -113,7 +113,7 @@ impl TableOwner {
         // A task that does not wait for the answer any more misses nothing.
         match ask {
             TableRequest::Facts { id, answer } => _ = answer.send(self.table.facts(id).cloned()),
-            TableRequest::Resolve { name, owner, answer } => _ = answer.send(self.table.resolve(&name, &owner)),
+            TableRequest::Resolve { name, owner, asker, answer } => _ = answer.send(self.table.resolve(&name, &owner, asker.as_ref())),
             TableRequest::All { owner, which, answer } => _ = answer.send(self.table.all(&owner, which)),
             TableRequest::Listing { owner, which, answer } => _ = answer.send(self.table.listing(&owner, which)),
             TableRequest::Reserve { id, hash, owner, answer } => _ = answer.send(self.reserve(id, hash, owner)),
@@ -247,7 +247,11 @@ impl TableOwner {
         // The sum of all clock jumps is added, so notices that were settled after a jump are kept a little longer.
         let keep = parts.config.keep_notices + self.jumps.forward();
         self.removing.spawn(async move {
-            if let Err(error) = parts.outbox.prune(keep, parts.now()).await {
+            let mut pruned = parts.outbox.prune(keep, parts.now()).await;
+            if pruned.is_ok() {
+                pruned = parts.instances.sweep().await;
+            }
+            if let Err(error) = pruned {
                 // The next day's check finds them again.
                 tracing::warn!(%error, "old notices cannot be removed");
             }
@@ -264,7 +268,7 @@ impl TableOwner {
     async fn leave_count_of_waiting(&self) {
         let file = self.parts.home.waiting();
         // Without the file nothing is shown in a prompt; the notices themselves are in the index.
-        if let Ok(count @ 1..) = self.parts.outbox.waiting("", self.parts.now()).await {
+        if let Ok(count @ 1..) = self.parts.outbox.waiting("", None, self.parts.now()).await {
             _ = blocking(move || std::fs::write(file, count.to_string())).await;
         }
     }
@@ -288,6 +292,7 @@ impl TableOwner {
         self.supervisors.shutdown().await;
         while self.removing.join_next().await.is_some() {}
         self.leave_count_of_waiting().await;
+        self.parts.instances.save().await;
         self.parts.index.close().await;
         if let Some(writer) = self.writer.take() {
             // It has nothing left to write, so this is short.

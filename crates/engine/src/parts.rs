@@ -11,6 +11,7 @@ use crate::final_record::UnsavedStops;
 use crate::gateways::Gateways;
 use crate::handle::TableHandle;
 use crate::index::Index;
+use crate::instances::Instances;
 use crate::intake::Intake;
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
@@ -53,6 +54,8 @@ pub(crate) struct Parts {
     pub(crate) launcher: Launcher,
     pub(crate) index: Index,
     pub(crate) outbox: Outbox,
+    /// The conversations that share a session.
+    pub(crate) instances: Arc<Instances>,
     /// Clients that wait for notices.
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) barriers: Arc<Barriers>,

@@ -101,6 +101,12 @@ pub(crate) fn rule(refusal_of_core: &Refusal) -> Error {
     }
 }
 
+/// The process belongs to another conversation of the caller's session.
+pub(crate) fn other_conversation(id: ProcessId) -> Error {
+    let what = format!("{id} belongs to another conversation of this session, which is still open");
+    refusal(code::OTHER_CONVERSATION, what, "leave it to that conversation; with force it is changed all the same")
+}
+
 /// A finished process has left these running.
 pub(crate) fn left_running(id: ProcessId, left: &[LeftProcess]) -> Error {
     let named: Vec<String> = left.iter().map(|one| format!("{} {}", one.pid, one.command)).collect();

@@ -1,11 +1,12 @@
 //! The facts about every process of a home, in memory. Nothing here waits or reads a disk; the owner of the table does.
 
 use crate::facts::{Facts, FolderLook};
+use crate::instances::Asker;
 use crate::listing::{LastEntry, Listing};
 use crate::near::{self, Near};
 use crate::refuse;
 use crate::retain::Finished;
-use outlast_core::{IdRef, OnStop, Owner, Phase, ProcessId};
+use outlast_core::{Belonging, IdRef, OnStop, Owner, Phase, ProcessId};
 use outlast_store::dir::{Home, ProcessDir};
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -146,8 +147,9 @@ impl Table {
         })
     }
 
-    /// The process that `given` means for this owner: a whole id, the beginning of one, or a name.
-    pub(crate) fn resolve(&self, given: &str, owner: &Owner) -> Result<ProcessView, Error> {
+    /// The process that `given` means for this owner: a whole id, the beginning of one, or a name. Of several with the name, one of the
+    /// asker's own conversation comes first.
+    pub(crate) fn resolve(&self, given: &str, owner: &Owner, asker: Option<&Asker>) -> Result<ProcessView, Error> {
         let may = |e: &TableEntry| owner.may_touch(&e.facts.kept.spec.owner);
         let parsed = given.parse::<IdRef>();
         if let Ok(IdRef::Exact(id)) = parsed
@@ -163,7 +165,8 @@ impl Table {
             Ok(IdRef::Exact(_)) | Err(_) => Vec::new(),
         };
         let called: Vec<&TableEntry> = self.known_to(owner).filter(|e| e.facts.kept.spec.name.as_deref() == Some(given)).collect();
-        let newest = called.iter().max_by_key(|e| (!e.facts.is_over(), e.facts.kept.accepted_at, e.facts.id()));
+        let is_own = |e: &TableEntry| asker.is_none_or(|asker| asker.belonging(e.facts.id()) == Belonging::Own);
+        let newest = called.iter().max_by_key(|e| (is_own(e), !e.facts.is_over(), e.facts.kept.accepted_at, e.facts.id()));
         // A name can look like the beginning of an id. Neither is preferred, because the wrong process could be stopped.
         ids.extend(newest.map(|e| e.facts.id()));
         ids.sort_unstable();

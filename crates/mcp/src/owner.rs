@@ -1,8 +1,8 @@
-//! Decides which session a request is made for.
+//! Decides which session a request is made for, and which of the conversations that share the session makes it.
 //!
-//! Decision 106: docs/decisions/tools-mcp.md.
+//! Decision 344: docs/decisions/tools-mcp.md.
 
-use outlast_core::Owner;
+use outlast_core::{Instance, InstanceKind, Owner};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -12,10 +12,41 @@ pub(crate) const HANDLE: &str = "conversation";
 /// The longest name that a caller may choose.
 const MAX_NAME_BYTES: usize = 200;
 
+/// A connection of a client, or a session over HTTP.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Connection {
+    /// The conversation of the server, if it serves one client.
+    of: Option<Instance>,
+    number: u64,
+    /// When it began, in microseconds since the machine was started.
+    begun: i64,
+}
+
+impl Connection {
+    /// The connection with this number, which begins now.
+    pub(crate) fn new(of: Option<Instance>, number: u64) -> Self {
+        let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Self { of, number, begun: up.tv_sec * 1_000_000 + up.tv_nsec / 1_000 }
+    }
+
+    /// The conversation that makes a request. Over HTTP a session is one; without sessions all conversations look the same.
+    fn instance(&self, context: &RequestContext<RoleServer>) -> Option<Instance> {
+        let of = self.of.clone()?;
+        let request = context.extensions.get::<http::request::Parts>();
+        let has_session = request.is_some_and(|request| request.headers.contains_key("mcp-session-id"));
+        Some(match of.kind {
+            InstanceKind::Unknown if has_session => Instance::of_session(of.client, self.number, self.begun),
+            _ => of,
+        })
+    }
+}
+
 /// The owner that a request is made for, and how it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) owner: Owner,
+    /// Which conversation of the session it is, if the session does not say that.
+    pub(crate) instance: Option<Instance>,
     from: Source,
 }
 
@@ -42,31 +73,35 @@ impl Asker {
         arguments: Option<&Map<String, Value>>,
         started_for: &Owner,
         dir: &Path,
+        connection: &Connection,
     ) -> Result<Self, String> {
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let thread = context.meta.0.0.get("threadId").and_then(Value::as_str).filter(|id| !id.is_empty());
         let handle = arguments.and_then(|all| all.get(HANDLE)).filter(|v| !v.is_null());
-        Self::known(&client, thread, handle, started_for, dir)
+        let asker = Self::known(&client, thread, handle, started_for, dir)?;
+        let instance = connection.instance(context).filter(|_| asker.from == Source::Client);
+        Ok(Self { instance, ..asker })
     }
 
     fn known(client: &str, thread: Option<&str>, handle: Option<&Value>, started_for: &Owner, dir: &Path) -> Result<Self, String> {
         if started_for.session.is_some() && started_for.generation.is_some() {
-            return Ok(Self { owner: started_for.clone(), from: Source::Environment });
+            return Ok(Self { owner: started_for.clone(), instance: None, from: Source::Environment });
         }
         let rest = |session: String| Owner { session: Some(session), ..started_for.clone() };
         if let Some(thread) = thread {
             let session = format!("{}:{}", agent(client), plain(thread, "threadId")?);
-            return Ok(Self { owner: rest(session), from: Source::Thread });
+            return Ok(Self { owner: rest(session), instance: None, from: Source::Thread });
         }
         let pair = Owner::of_agent(named(client), dir).session.unwrap_or_default();
         if let Some(handle) = handle {
             let given = handle.as_str().ok_or_else(|| format!("{HANDLE} must be a text"))?;
-            return Ok(Self { owner: rest(format!("{pair}#{}", plain(given, HANDLE)?)), from: Source::Handle });
+            let session = format!("{pair}#{}", plain(given, HANDLE)?);
+            return Ok(Self { owner: rest(session), instance: None, from: Source::Handle });
         }
         if started_for.session.is_some() {
-            return Ok(Self { owner: started_for.clone(), from: Source::Environment });
+            return Ok(Self { owner: started_for.clone(), instance: None, from: Source::Environment });
         }
-        Ok(Self { owner: rest(pair), from: Source::Client })
+        Ok(Self { owner: rest(pair), instance: None, from: Source::Client })
     }
 
     /// Whether requests without arguments, as for a task, are made for the same session.

@@ -1,10 +1,10 @@
 //! Answers each request of the protocol.
 
-use crate::owner::Asker;
+use crate::owner::{Asker, Connection};
 use crate::receipt::{AnswerReceipt, PendingReceipts};
 use crate::subscription::{self, Subscriptions, watch};
 use crate::{answer, progress, resource, task};
-use outlast_client::{Client, ClientError, Connect, Kill, Owner, Receipt, Take, Time};
+use outlast_client::{Client, ClientError, Connect, Instance, Kill, Owner, Receipt, Take, Time};
 use outlast_tools::{Answer, Host, Profile, Schema, Tools};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, GetTaskParams, GetTaskResult, Implementation,
@@ -17,6 +17,7 @@ use rmcp::{ErrorData, ServerHandler};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub connect: Connect,
     /// The owner that the server was started for, if one was named.
     pub started_for: Owner,
+    /// The conversation of the one client that is served. If several are served over HTTP, that of a request without a session.
+    pub instance: Option<Instance>,
     /// The environment of the tools. The client's name decides their profile, unless `profile` is set.
     pub host: Host,
     /// The profile for every client.
@@ -50,7 +53,7 @@ impl Settings {
     /// Settings for one agent and the engine that `connect` reaches.
     pub fn new(connect: Connect, host: Host, dir: PathBuf) -> Self {
         let week = Duration::from_secs(7 * 24 * 3600);
-        Self { connect, started_for: Owner::default(), host, profile: None, dir, keep_for: week, shared: false }
+        Self { connect, started_for: Owner::default(), instance: None, host, profile: None, dir, keep_for: week, shared: false }
     }
 }
 
@@ -58,6 +61,7 @@ impl Settings {
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
+    connection: Connection,
     pub(crate) pending: PendingReceipts,
     subscriptions: Arc<Subscriptions>,
 }
@@ -69,19 +73,24 @@ struct Shared {
     tools: OnceCell<Tools>,
     /// A permit for each subscribed resource.
     watched: Arc<Semaphore>,
+    /// How many connections there were.
+    connections: AtomicU64,
 }
 
 impl Server {
     /// A server. It connects to the engine when a request needs it.
     pub fn new(settings: Settings) -> Self {
         let watched = Arc::new(Semaphore::new(subscription::MAX_PER_SERVER));
-        let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched });
-        Self { shared, pending: PendingReceipts::default(), subscriptions: Arc::default() }
+        let connection = Connection::new(settings.instance.clone(), 0);
+        let connections = AtomicU64::new(1);
+        let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched, connections });
+        Self { shared, connection, pending: PendingReceipts::default(), subscriptions: Arc::default() }
     }
 
     /// The same server for another connection.
     pub fn for_another(&self) -> Self {
-        Self { shared: self.shared.clone(), pending: PendingReceipts::default(), subscriptions: Arc::default() }
+        let connection = Connection::new(self.settings().instance.clone(), self.shared.connections.fetch_add(1, Relaxed));
+        Self { shared: self.shared.clone(), connection, pending: PendingReceipts::default(), subscriptions: Arc::default() }
     }
 
     fn settings(&self) -> &Settings {
@@ -115,13 +124,13 @@ impl Server {
 
     fn asker(&self, context: &RequestContext<RoleServer>, arguments: Option<&JsonObject>) -> Result<Asker, ErrorData> {
         let Settings { started_for, dir, .. } = self.settings();
-        Asker::of(context, arguments, started_for, dir).map_err(|e| ErrorData::invalid_params(e, None))
+        Asker::of(context, arguments, started_for, dir, &self.connection).map_err(|e| ErrorData::invalid_params(e, None))
     }
 
     /// The tools of a session, its client, and the receipt that confirms an answer later.
-    async fn tools(&self, profile: Profile, owner: &Owner) -> Result<(Tools, Client, Receipt), ClientError> {
+    async fn tools(&self, profile: Profile, asker: &Asker) -> Result<(Tools, Client, Receipt), ClientError> {
         let client = self.client().await?;
-        let (relaying, receipt) = client.with_owner(owner.clone()).relaying();
+        let (relaying, receipt) = speaking(client, asker).relaying();
         let all = self.shared.tools.get_or_init(|| async { Tools::new(client.clone(), self.settings().host.clone()) }).await;
         Ok((all.through(relaying.clone()).with_host(self.host(profile)), relaying, receipt))
     }
@@ -144,7 +153,7 @@ impl Server {
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}. There are: {}", request.name, names.join(", ")), None));
         };
         let tool = schema.name;
-        let (tools, client, receipt) = match self.tools(profile, &asker.owner).await {
+        let (tools, client, receipt) = match self.tools(profile, &asker).await {
             Ok(all) => all,
             Err(e) => return Ok(unavailable(&e).into()),
         };
@@ -184,8 +193,13 @@ impl Server {
     async fn looking(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
         let asker = self.asker(context, None)?;
         let client = self.client().await.map_err(|e| refused(&e))?;
-        Ok(client.with_owner(asker.owner))
+        Ok(speaking(client, &asker))
     }
+}
+
+/// The client for the requests of one conversation.
+fn speaking(client: &Client, asker: &Asker) -> Client {
+    client.with_owner(asker.owner.clone()).with_instance(asker.instance.clone())
 }
 
 /// What a model reads if no engine answers.
@@ -240,7 +254,7 @@ impl ServerHandler for Server {
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
         let asker = self.asker(&context, None)?;
         let profile = self.profile(&context);
-        let (tools, client, receipt) = self.tools(profile, &asker.owner).await.map_err(|e| refused(&e))?;
+        let (tools, client, receipt) = self.tools(profile, &asker).await.map_err(|e| refused(&e))?;
         let mut outcome = tools.outcome(&request.task_id).await.map_err(|e| task::error(&request.task_id, &e))?;
         let mut answer_receipt = AnswerReceipt::of(receipt);
         // A cancelled task has no result that could carry notices.
@@ -263,7 +277,7 @@ impl ServerHandler for Server {
     async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         let asker = self.asker(&context, None)?;
         let client = self.client().await.map_err(|e| refused(&e))?;
-        let (client, receipt) = client.with_owner(asker.owner).relaying();
+        let (client, receipt) = speaking(client, &asker).relaying();
         match client.kill(&request.task_id, Kill::default()).await {
             Err(e) if e.code() != outlast_client::code::ALREADY_EXITED => Err(task::error(&request.task_id, &e)),
             _ => {

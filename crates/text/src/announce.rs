@@ -20,6 +20,12 @@ const REPEAT: &str = "(this may be a repeat)";
 /// The most characters of a command that are shown. The event has the whole command.
 const MAX_COMMAND_CHARS: usize = 16_384;
 
+/// The most characters of a command in the mark of an earlier conversation.
+const MAX_MARK_CHARS: usize = 120;
+
+/// The characters of a time up to its seconds.
+const SECONDS_CHARS: usize = 19;
+
 /// Fields of an event about its owner and its delivery. They do not say what happened.
 const ADDRESS: [&str; 14] = [
     "type",
@@ -59,6 +65,26 @@ pub fn announce(notice: &Notice) -> String {
         Body::Posted(fields) => posted(notice, fields),
         // A kind that is newer than this reader.
         _ => told(notice, "", "Something happened."),
+    }
+}
+
+/// The same, for a conversation that the notice has passed to because its own one is over.
+pub fn announce_earlier(notice: &Notice) -> String {
+    let (command, started_at) = match &notice.body {
+        Body::Completion(end) => (end.command.as_str(), end.started_at),
+        Body::WatchMatch(WatchMatch { command, .. }) | Body::WatchDisabled { command, .. } => (command.as_str(), None),
+        _ => ("", None),
+    };
+    let text = announce(notice);
+    let command = or(&line(head_chars(command, MAX_MARK_CHARS).text), &notice.session_id);
+    let started = started_at.map(|at| format!(", started {}", at.to_string().chars().take(SECONDS_CHARS).collect::<String>() + "Z"));
+    let mark = format!("(from an earlier conversation: {command}{})", started.unwrap_or_default());
+    match text.split_once('\n') {
+        None => format!("{}\n{mark}\n]", text.strip_suffix(']').unwrap_or(&text)),
+        Some((title, rest)) => match rest.strip_prefix(REPEAT) {
+            Some(rest) => format!("{title}\n{REPEAT}\n{mark}{rest}"),
+            None => format!("{title}\n{mark}\n{rest}"),
+        },
     }
 }
 

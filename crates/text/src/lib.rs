@@ -31,7 +31,7 @@ mod view;
 pub mod watch;
 mod width;
 
-pub use announce::{announce, announce_all, announce_header};
+pub use announce::{announce, announce_all, announce_earlier, announce_header};
 pub use bash_startup::drop_shell_noise;
 pub use brief::{Brief, DEFAULT_TOKENS, Hole, LeftOut, Log, SMALL_TOKENS, Why, brief};
 pub use collapse::collapse;

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
+/// The argument with which a call may change a process of another conversation that is open.
+pub(crate) const FORCE: &str = "force";
 /// The most characters of an argument that an error quotes.
 const MAX_QUOTED_CHARS: usize = 60;
 
@@ -29,6 +31,11 @@ impl<'a> Args<'a> {
     /// The value of an argument, unless it is null.
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|v| !v.is_null())
+    }
+
+    /// Whether the call may change a process of another conversation that is open. A value that is no flag is not one.
+    pub(crate) fn is_forced(arguments: &Value) -> bool {
+        Args::of(arguments).and_then(|args| args.flag(FORCE)).unwrap_or_default()
     }
 
     /// A flag; false if it is missing.

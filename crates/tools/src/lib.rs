@@ -66,6 +66,7 @@ pub use plan::{Mode, Plan};
 pub use process::ProcessCall;
 pub use schema::{Hints, Schema};
 
+use args::Args;
 use on_delivered::Cursors;
 use outlast_client::{Client, ClientError, Told};
 use serde_json::{Map, Value};
@@ -131,12 +132,11 @@ impl Tools {
     /// Answers a call whose answer is forwarded. Returns what to do once the answer has arrived.
     pub async fn relay(&self, tool: &str, arguments: &Value) -> (Answer, OnDelivered) {
         let on_delivered = OnDelivered::new(self.client.clone(), self.cursors.clone());
+        let client = if Args::is_forced(arguments) { self.client.forcing() } else { self.client.clone() };
         let mut answer = match (self.host.profile, self.host.policy) {
-            (Profile::Native, Policy::Agent) => native::answer_to(&self.client, &self.host, &on_delivered, tool, arguments).await,
-            (Profile::Codex, Policy::Agent) => {
-                codex::answer_to(&self.client, &self.host, (&self.cursors, &on_delivered), tool, arguments).await
-            }
-            (Profile::Hermes, _) | (_, Policy::CodeExecution) => self.terminal_or_process(tool, arguments).await,
+            (Profile::Native, Policy::Agent) => native::answer_to(&client, &self.host, &on_delivered, tool, arguments).await,
+            (Profile::Codex, Policy::Agent) => codex::answer_to(&client, &self.host, (&self.cursors, &on_delivered), tool, arguments).await,
+            (Profile::Hermes, _) | (_, Policy::CodeExecution) => self.terminal_or_process(&client, tool, arguments).await,
         };
         cap::cap(&mut answer, self.host.result_chars);
         (answer, on_delivered)
@@ -158,10 +158,10 @@ impl Tools {
         plain.unwrap_or_else(|| Value::Object(answer.clone()).to_string())
     }
 
-    async fn terminal_or_process(&self, tool: &str, arguments: &Value) -> Answer {
+    async fn terminal_or_process(&self, client: &Client, tool: &str, arguments: &Value) -> Answer {
         match tool {
-            "terminal" => terminal::answer_to(&self.client, &self.host, arguments).await,
-            "process" if self.host.policy == Policy::Agent => process::answer_to(&self.client, &self.host, arguments).await,
+            "terminal" => terminal::answer_to(client, &self.host, arguments).await,
+            "process" if self.host.policy == Policy::Agent => process::answer_to(client, &self.host, arguments).await,
             "process" => answer([("error", "the process tool is not there for scripts: call it as an agent".into())]),
             other => unknown(other, &["terminal", "process"]),
         }

@@ -184,7 +184,7 @@ impl NativeCall {
                 Ok(renamed(all))
             }
             Self::Notices { wait, told } => {
-                let take = Take::default().limit(MAX_NOTICES).lease(NOTICE_LEASE).wait_at_most(wait);
+                let take = Take::default().limit(MAX_NOTICES).lease(NOTICE_LEASE).wait_at_most(wait).asked();
                 let due = client.take(&take).await?.notices;
                 let mut all = Answer::new();
                 let given = notices::put(&mut all, &due, notices::asked_for, host.result_chars);

@@ -298,6 +298,7 @@ pub(crate) fn failed(profile: Profile, e: &ClientError) -> Answer {
         code::NO_INPUT => format!("only a process that was started with {} takes input", profile.input()),
         code::ALREADY_EXITED => format!("{} shows its output", profile.log()),
         code::AMBIGUOUS_ID => format!("give the whole {}", profile.process()),
+        code::OTHER_CONVERSATION => "leave it alone unless your user wants it; force=true does it anyway".into(),
         code::BAD_REQUEST => String::new(),
         _ => e.hint().to_owned(),
     };

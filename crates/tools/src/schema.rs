@@ -147,6 +147,11 @@ fn workdir() -> Value {
     json!({"type": "string", "description": "The directory to run in, absolute or from the default directory on. Each call begins anew: a cd of an earlier one does not last."})
 }
 
+/// Of tools that change a process.
+fn force() -> Value {
+    json!({"type": "boolean", "default": false, "description": "Also if another open conversation started it."})
+}
+
 fn max_output_tokens(of: &str) -> Value {
     json!({
         "type": "integer",
@@ -183,6 +188,7 @@ fn process(host: &Host) -> Schema {
                 "description": format!("For log: how many lines (default {}).", limits::LOG_DEFAULT_LINES),
             },
             "max_output_tokens": max_output_tokens("for log, wait, kill and poll"),
+            "force": force(),
         },
         "required": ["action"],
     });

@@ -28,6 +28,8 @@ pub const ID_TAKEN: &str = "id_taken";
 pub const TOO_MANY: &str = "too_many_running";
 /// The process belongs to another session.
 pub const NOT_YOURS: &str = "not_yours";
+/// The process belongs to another conversation of the session, which is still open.
+pub const OTHER_CONVERSATION: &str = "other_conversation";
 /// A value is needed that was not kept, because it was secret.
 pub const SCRUBBED: &str = "scrubbed";
 /// The pid is dead, or belongs to another process than the expected one.

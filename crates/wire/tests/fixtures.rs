@@ -68,7 +68,7 @@ fn requests() -> Vec<Message> {
         Request::EngineStop,
         Request::Cancel { of: 3 },
         Request::Run { spec: Box::new(Spec { tell, ..told }), want: None, caller: caller() },
-        Request::NoticeNext { taker: TakerKind::Terminal, limit: 1, lease_ms: 2, wait_ms: Some(3) },
+        Request::NoticeNext { taker: TakerKind::Terminal, limit: 1, lease_ms: 2, wait_ms: Some(3), asked: false },
         Request::NoticeSettle { ids: vec!["evt_1".into()], lease: Some("l".into()), verdict: Verdict::Dropped { reason: "r".into() } },
         Request::NoticeFollow { after: Some(1) },
         Request::NoticePost { name: Some("n".into()), event: fields(), route: route() },
@@ -111,7 +111,8 @@ fn requests() -> Vec<Message> {
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
     let last = all.len() - 1;
     // The client of the last request forwards the answer.
-    all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), relay: n == last, request }).collect()
+    let message = |(n, request)| Message { id: n as u64, owner: owner.clone(), relay: n == last, instance: None, force: false, request };
+    all.into_iter().enumerate().map(message).collect()
 }
 
 fn route() -> Route {

@@ -10,7 +10,7 @@ fn every_request_about_notices_reads_back_from_its_message() {
     let name = || Some("name".to_owned());
     let event = serde_json::json!({"type": "custom"}).as_object().unwrap().clone();
     let requests = [
-        Request::NoticeNext { taker: TakerKind::Gateway, limit: 1, lease_ms: 2, wait_ms: Some(3) },
+        Request::NoticeNext { taker: TakerKind::Gateway, limit: 1, lease_ms: 2, wait_ms: Some(3), asked: false },
         Request::NoticeSettle { ids: vec!["e".into()], lease: name(), verdict: Verdict::Dropped { reason: "r".into() } },
         Request::NoticeFollow { after: Some(1) },
         Request::NoticePost { name: name(), event: event.clone(), route: Route::default() },
@@ -32,7 +32,8 @@ fn every_request_about_notices_reads_back_from_its_message() {
         Request::Barriers { clear: true },
     ];
     for request in requests {
-        let message = Message { id: 7, owner: Owner { session: name(), ..Owner::default() }, relay: false, request };
+        let message =
+            Message { id: 7, owner: Owner { session: name(), ..Owner::default() }, relay: false, instance: None, force: false, request };
         let text = serde_json::to_string(&message).unwrap();
         let back: Message = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert_eq!(serde_json::to_string(&back).unwrap(), text);

@@ -34,7 +34,7 @@ async fn an_engine_that_has_stopped_makes_no_answers_up() {
         engine.parts.table.all(&person, WhichProcesses::All).await.err(),
         engine.parts.table.counts().await.err(),
         engine.parts.table.interrupt("s".into()).await.err(),
-        engine.parts.table.resolve("proc_abcdef012345", &person).await.err(),
+        engine.parts.table.resolve("proc_abcdef012345", &person, None).await.err(),
     ];
     for error in errors {
         assert_eq!(error.unwrap().kind, ErrorKind::Unavailable);
@@ -163,7 +163,7 @@ async fn watched(engine: &Engine, n: u8) -> (ProcessView, outlast_store::meta::M
     meta.live().cmd_ticks.store(1, SeqCst);
     meta.live().set(flag::STARTED);
     engine.parts.table.reserve(id, String::new(), Owner::default()).await.unwrap();
-    engine.parts.outbox.accept(Facts::accepted(kept.clone()), NamedBy::Client).await.unwrap();
+    engine.parts.outbox.accept(Facts::accepted(kept.clone()), NamedBy::Client, None).await.unwrap();
     (engine.parts.table.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
 }
 

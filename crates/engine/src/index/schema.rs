@@ -4,7 +4,7 @@
 //! column is added after `event`, which is long: each read would go through its pages.
 
 /// The layout this build writes. An older one is migrated, a newer one is refused.
-pub(crate) const LAYOUT: i64 = 4;
+pub(crate) const LAYOUT: i64 = 5;
 
 /// Requests, written once. As of the first layout, in which the row was rewritten with all progress.
 pub(crate) const PROCESS: &str = "
@@ -170,9 +170,28 @@ CREATE TABLE one (                      -- what there is one of
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Conversations that share a session, as of the fifth layout. Times are microseconds since the machine was started.
+pub(crate) const INSTANCE: &str = "
+CREATE TABLE instance (
+    session     TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    about       TEXT NOT NULL,          -- JSON
+    seen        INTEGER NOT NULL,       -- when it was last known to be alive
+    server_gone INTEGER,                -- when its server ended
+    client_gone INTEGER,                -- when its client ended
+    PRIMARY KEY (session, key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE held_by (                  -- outlives the process, for its notices
+    process     TEXT PRIMARY KEY,
+    session     TEXT NOT NULL,
+    instance    TEXT NOT NULL,          -- its key
+    earlier     INTEGER NOT NULL        -- 1: it has passed to this instance from one that ended
+) STRICT, WITHOUT ROWID;
+";
+
 /// Deliveries that are held back, as of the fourth layout.
 pub(crate) const QUIET: &str = "CREATE INDEX delivery_quiet ON delivery (seq) WHERE quiet = 1;";
 
-/// All tables, as of the fourth layout.
+/// All tables, as of the fifth layout.
 #[cfg(test)]
-pub(crate) const ALL: [&str; 6] = [PROCESS, PROGRESS, CREATE, QUIET, NOTICE, NOTICE_BY_SESSION];
+pub(crate) const ALL: [&str; 7] = [PROCESS, PROGRESS, CREATE, QUIET, NOTICE, NOTICE_BY_SESSION, INSTANCE];

@@ -114,9 +114,10 @@ impl Database {
                     schema::QUIET,
                     schema::NOTICE_BY_SESSION,
                 ],
-                _ => &[schema::FROM_THIRD, schema::STATES_OF_THIRD, schema::QUIET, schema::NOTICE_BY_SESSION],
+                3 => &[schema::FROM_THIRD, schema::STATES_OF_THIRD, schema::QUIET, schema::NOTICE_BY_SESSION],
+                _ => &[],
             };
-            steps.iter().try_for_each(|sql| step.execute_batch(sql)).map_err(trouble)?;
+            steps.iter().chain([&schema::INSTANCE]).try_for_each(|sql| step.execute_batch(sql)).map_err(trouble)?;
             step.pragma_update(None, "user_version", schema::LAYOUT).map_err(trouble)?;
             step.commit().map_err(trouble)?;
         }

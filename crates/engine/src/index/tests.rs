@@ -409,3 +409,23 @@ async fn an_index_of_the_third_layout_is_brought_to_this_one_with_the_state_of_e
         close(opened).await;
     }
 }
+
+/// An index as builds with the fourth layout wrote it.
+const FOURTH: &str = include_str!("../../../../fixtures/index-4.sql");
+
+#[tokio::test]
+async fn an_index_of_the_fourth_layout_gets_tables_of_conversations_and_keeps_the_rest() {
+    let tmp = tempfile::tempdir().unwrap();
+    let path = tmp.path().join("index.db");
+    Connection::open(&path).unwrap().execute_batch(FOURTH).unwrap();
+    let counts = |db: &Connection| {
+        let count = |table: &str| db.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |r| r.get::<_, i64>(0));
+        Ok([count("process")?, count("notice")?, count("delivery")?, count("instance")?, count("held_by")?])
+    };
+    for _ in 0..2 {
+        let opened = Index::open(&path).unwrap();
+        assert!(opened.set_aside.is_none() && !opened.fresh);
+        assert_eq!(opened.index.read(counts).await.unwrap(), [2, 17, 11, 0, 0]);
+        close(opened).await;
+    }
+}

@@ -12,6 +12,7 @@ use crate::config::{Clock, Push};
 use crate::disk::AGAIN;
 use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
+use crate::instances::{self, Asker, Holder};
 use outlast_core::notice_state::{RESERVATION_TIMEOUT, WrittenFor};
 use outlast_core::{Owner, ProcessId, Time};
 use outlast_wire::v1::notice::Verdict;
@@ -85,10 +86,13 @@ impl Outbox {
         &self.writer.sinks
     }
 
-    /// Writes a request, and records the generation of its session.
-    pub(crate) async fn accept(&self, facts: Facts, named_by: NamedBy) -> Result<(), IndexError> {
+    /// Writes a request with the conversation that it belongs to, and records the generation of its session.
+    pub(crate) async fn accept(&self, facts: Facts, named_by: NamedBy, holder: Option<Holder>) -> Result<(), IndexError> {
         let work = move |db: &Connection| {
             super::note_owner(db, &facts.kept.spec.owner, named_by)?;
+            if let Some(holder) = &holder {
+                instances::write_holder(db, facts.id(), holder)?;
+            }
             index::put(db, &facts)
         };
         self.index.work(work).await
@@ -157,15 +161,15 @@ impl Outbox {
 
     /// How many notices a terminal of this session would get, polls included that are not written yet. If these cannot be written, what is
     /// on disk counts.
-    pub(crate) async fn waiting(&self, session: &str, now: Time) -> Result<u64, IndexError> {
+    pub(crate) async fn waiting(&self, session: &str, asker: Option<Asker>, now: Time) -> Result<u64, IndexError> {
         let now = moment(now);
         if !self.index.is_caught_up() {
-            let session = session.to_owned();
-            if let Ok(count) = self.index.work(move |db| table::waiting(db, &session, now)).await {
+            let (session, asker) = (session.to_owned(), asker.clone());
+            if let Ok(count) = self.index.work(move |db| table::waiting(db, &session, asker, now)).await {
                 return Ok(count);
             }
         }
-        self.index.read(|db| table::waiting(db, session, now)).await
+        self.index.read(|db| table::waiting(db, session, asker, now)).await
     }
 
     /// The number of the newest notice.

@@ -102,7 +102,19 @@ mod tests {
         notice.seq = seq;
         let none = String::new;
         let (state, reason, lease) = (none(), none(), none());
-        NoticeEntry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None }
+        NoticeEntry {
+            notice,
+            state,
+            reason,
+            attempts: 0,
+            observed: false,
+            earlier: false,
+            lease,
+            lease_until: 0,
+            settled_at: 0,
+            bytes,
+            unreadable: None,
+        }
     }
 
     fn add<const N: usize>(recent: &Recent, made: [(u64, usize); N]) {

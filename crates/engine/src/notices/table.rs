@@ -75,6 +75,8 @@ pub(crate) struct NoticeEntry {
     pub(crate) reason: String,
     pub(crate) attempts: u32,
     pub(crate) observed: bool,
+    /// Whether the taker that was just given it goes on for another conversation of the session.
+    pub(crate) earlier: bool,
     /// The token, if a taker or a sink has it.
     pub(crate) lease: String,
     pub(crate) lease_until: i64,
@@ -90,8 +92,19 @@ impl NoticeEntry {
     /// A notice that was just written.
     fn written(notice: Notice, bytes: usize, tracked: &TrackedNotice, now: Moment) -> Self {
         let (state, reason, lease) = (String::new(), String::new(), String::new());
-        let mut entry =
-            Self { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None };
+        let mut entry = Self {
+            notice,
+            state,
+            reason,
+            attempts: 0,
+            observed: false,
+            earlier: false,
+            lease,
+            lease_until: 0,
+            settled_at: 0,
+            bytes,
+            unreadable: None,
+        };
         entry.follow(tracked, now);
         entry
     }
@@ -145,6 +158,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<NoticeEntry> {
         reason: column::text(row, 3)?,
         attempts: column::count(row, 4)?,
         observed: row.get(6)?,
+        earlier: false,
         lease: column::text(row, 7)?,
         lease_until: row.get(8)?,
         settled_at: row.get(9)?,

@@ -97,7 +97,11 @@ impl Desk {
     fn claim_named_by(&mut self, named_by: NamedBy, session: &str, generation: &str, taker: TakerKind, limit: usize) -> Claimed {
         self.words += 1;
         let (session, generation, lease) = (session.to_owned(), generation.to_owned(), format!("word {}", self.words));
-        claim(&self.db, &Claim { session, generation, named_by, taker, limit, lease, lease_for: 60 * SECOND, now: self.now }).unwrap()
+        claim(
+            &self.db,
+            &Claim { session, generation, named_by, taker, asker: None, asked: false, limit, lease, lease_for: 60 * SECOND, now: self.now },
+        )
+        .unwrap()
     }
 
     /// A request names a generation.

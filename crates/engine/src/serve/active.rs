@@ -31,7 +31,7 @@ pub(super) async fn active(asked: &RequestContext, about: Activity) -> Result<Ac
     let mut answer = Active::new(active, running);
     if is_about_all {
         let session = asked.owner.session.clone().unwrap_or_default();
-        answer.waiting = Some(asked.parts.outbox.waiting(&session, now).await.map_err(|e| refuse::index(&e))?);
+        answer.waiting = Some(asked.parts.outbox.waiting(&session, asked.asker.clone(), now).await.map_err(|e| refuse::index(&e))?);
     }
     Ok(answer)
 }

@@ -11,7 +11,7 @@ use outlast_wire::v1::{Cleaned, Error};
 
 pub(super) async fn clean(asked: &RequestContext, chosen: &Chosen) -> Result<Cleaned, Error> {
     let mut views = asked.parts.table.all(&asked.owner, WhichProcesses::All).await?;
-    views.retain(|v| v.facts.is_over() && chosen.takes(v));
+    views.retain(|v| v.facts.is_over() && chosen.takes(v) && asked.may_change(v.id()));
     let mut cleaned = Cleaned::default();
     for mut view in views {
         if !view.facts.phase.is_final() {

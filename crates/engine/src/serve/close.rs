@@ -11,7 +11,7 @@ use outlast_wire::v1::{Error, Written};
 const TRIES: u32 = 8;
 
 pub(super) async fn close(asked: &RequestContext, name: &str) -> Result<Written, Error> {
-    let mut view = asked.resolve(name).await?;
+    let mut view = asked.resolve_to_change(name).await?;
     let input = view.input.clone();
     // Waits for writes that are under way.
     let _turn = input.lock().await;

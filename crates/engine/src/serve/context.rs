@@ -5,13 +5,14 @@ use super::pending_answer::PendingAnswer;
 use super::relay::Relays;
 use crate::disk::blocking;
 use crate::facts::Facts;
+use crate::instances::Asker;
 use crate::intake::Current;
 use crate::left_behind::may_have_left;
 use crate::notices::NamedBy;
 use crate::parts::Parts;
 use crate::refuse;
 use crate::table::ProcessView;
-use outlast_core::Owner;
+use outlast_core::{Belonging, Owner, ProcessId};
 use outlast_wire::v1::Error;
 use std::io;
 use std::sync::Arc;
@@ -22,6 +23,10 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(crate) struct RequestContext {
     pub(crate) parts: Arc<Parts>,
     pub(crate) owner: Owner,
+    /// Which of the conversations of the owner's session asks; none if the session is asked for as a whole.
+    pub(super) asker: Option<Asker>,
+    /// Whether it may change processes of another conversation that is open.
+    pub(super) force: bool,
     /// The pid of the client, if it is connected by a socket.
     pub(super) pid: Option<u32>,
     pub(super) relays: Arc<Relays>,
@@ -34,7 +39,31 @@ pub(crate) struct RequestContext {
 
 impl RequestContext {
     pub(super) async fn resolve(&self, name: &str) -> Result<ProcessView, Error> {
-        self.parts.table.resolve(name, &self.owner).await
+        self.parts.table.resolve(name, &self.owner, self.asker.as_ref()).await
+    }
+
+    /// The process that a name means, for a request that changes it.
+    pub(super) async fn resolve_to_change(&self, name: &str) -> Result<ProcessView, Error> {
+        let view = self.resolve(name).await?;
+        match self.may_change(view.id()) {
+            true => Ok(view),
+            false => Err(refuse::other_conversation(view.id())),
+        }
+    }
+
+    /// Whether a process belongs to another conversation of the session that is open.
+    pub(super) fn is_of_another(&self, process: ProcessId) -> bool {
+        self.asker.as_ref().is_some_and(|asker| asker.belonging(process) == Belonging::Other)
+    }
+
+    /// Whether the request may change a process of its session.
+    pub(super) fn may_change(&self, process: ProcessId) -> bool {
+        self.force || !self.is_of_another(process)
+    }
+
+    /// Whether the answer to this request informs the owner of the process, so that no notice is due.
+    pub(super) fn informs_owner(&self, of: &Facts) -> bool {
+        self.owner.session == of.kept.spec.owner.session && !self.is_of_another(of.id())
     }
 
     /// Who names the generation that this request is for.

@@ -22,6 +22,9 @@ impl RequestContext {
         if self.parts.own_home.is_lost() {
             return out.error(refuse::home_gone(&self.parts.home.root)).await;
         }
+        if let Some(asker) = &self.asker {
+            asker.register().await;
+        }
         match request {
             Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
             Request::Run { spec, want, caller } => out.result(run::run(self, *spec, want, caller).await).await,
@@ -85,8 +88,8 @@ impl RequestContext {
             }
             Request::Active(activity) => out.result(active::active(self, activity).await).await,
             Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,
-            Request::NoticeNext { taker, limit, lease_ms, wait_ms } => {
-                let given = notice::next(self, taker, limit, lease_ms, wait_ms).await;
+            Request::NoticeNext { taker, limit, lease_ms, wait_ms, asked } => {
+                let given = notice::next(self, (taker, asked), limit, lease_ms, wait_ms).await;
                 if let (true, Ok(given)) = (self.relay, &given) {
                     self.relay_notices(&given.notices);
                 }
@@ -127,13 +130,14 @@ impl RequestContext {
         }
     }
 
-    /// Answers, and counts the end of a process as seen if the answer shows it. Only an answer in the process's own session counts.
+    /// Answers, and counts the end of a process as seen if the answer shows it. Only an answer in the process's own session and
+    /// conversation counts.
     async fn answer_with_end<T: Serialize>(&self, result: Result<AnswerWithEnd<T>, Error>, how: &'static str) {
         let ended = match result {
             Ok(ended) => ended,
             Err(error) => return self.out.error(error).await,
         };
-        let of = ended.of.filter(|facts| self.owner.session == facts.kept.spec.owner.session);
+        let of = ended.of.filter(|facts| self.informs_owner(facts));
         let Some(facts) = of else { return self.out.answer(ended.answer).await };
         let awaiting = ended.awaiting;
         let (parts, id, now) = (Arc::clone(&self.parts), facts.id(), self.parts.now());

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) async fn kill(asked: &RequestContext, name: &str, kill: Kill) -> Result<AnswerWithEnd<Killed>, Error> {
-    let mut view = asked.resolve(name).await?;
-    let awaiting = PendingAnswer::end(&asked.parts, &asked.owner, &view.facts);
+    let mut view = asked.resolve_to_change(name).await?;
+    let awaiting = PendingAnswer::end(asked, &view.facts);
     let stop = Stop { cause: cause(&asked.owner, "process.kill"), way: way(kill, asked.parts.config.grace) };
     let done = match stop_one(&asked.parts, &mut view, &stop).await {
         // The client wants nothing of it to run, so leftovers are stopped too.
@@ -34,7 +34,7 @@ pub(super) async fn kill(asked: &RequestContext, name: &str, kill: Kill) -> Resu
 
 pub(super) async fn kill_all(asked: &RequestContext, chosen: &Chosen, kill: Kill) -> Result<KillAll, Error> {
     let mut views = asked.parts.table.all(&asked.owner, WhichProcesses::Live).await?;
-    views.retain(|v| !v.facts.is_over() && chosen.takes(v));
+    views.retain(|v| !v.facts.is_over() && chosen.takes(v) && asked.may_change(v.id()));
     let stop = Stop { cause: cause(&asked.owner, "kill_all"), way: way(kill, asked.parts.config.grace) };
     let (mut killed, mut failed, mut warnings) = (0, Vec::new(), Vec::new());
     for result in stop_all(&asked.parts, views, &stop).await {
@@ -66,7 +66,7 @@ pub(super) async fn kill_all(asked: &RequestContext, chosen: &Chosen, kill: Kill
 /// The chosen finished processes that may have left something running.
 async fn left_of_chosen(asked: &RequestContext, chosen: &Chosen) -> Result<Vec<ProcessView>, Error> {
     let mut views = asked.parts.table.all(&asked.owner, WhichProcesses::All).await?;
-    views.retain(|v| v.facts.is_over() && chosen.takes(v));
+    views.retain(|v| v.facts.is_over() && chosen.takes(v) && asked.may_change(v.id()));
     let parts = Arc::clone(&asked.parts);
     let found = blocking(move || {
         let look = parts.leftovers.look();

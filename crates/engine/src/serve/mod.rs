@@ -34,11 +34,13 @@ mod write;
 
 use crate::clients::{Client, ClientKind};
 use crate::closing::Closing;
+use crate::instances::Asker;
 use crate::parts::Parts;
 use crate::points::point;
 use crate::refuse;
 use context::{Input, RequestContext};
 use out::{Out, Outgoing, send_all};
+use outlast_core::{Instance, Owner};
 use outlast_wire::frame::{Frame, Splitter};
 use outlast_wire::socket;
 use outlast_wire::v1::{Error, Hello, Message, Namespaces, Request};
@@ -79,6 +81,7 @@ pub(crate) async fn connection(
         under_way: HashMap::new(),
         greeted: false,
         elsewhere: None,
+        shares_pids: true,
         writing: None,
         room: Arc::new(Semaphore::new(MOST_WAITING_INPUT)),
     };
@@ -165,6 +168,8 @@ struct Connection {
     greeted: bool,
     /// A warning for a client in other namespaces.
     elsewhere: Option<String>,
+    /// Whether the client's pids are those of the engine.
+    shares_pids: bool,
     writing: Option<UnfinishedWrite>,
     /// A permit for each byte that unanswered writes may hold.
     room: Arc<Semaphore>,
@@ -205,6 +210,7 @@ impl Connection {
         }
         tracing::debug!(client, version, "hello");
         self.greeted = true;
+        self.shares_pids = namespaces.as_ref().is_none_or(|theirs| self.parts.at_start.namespaces.shares_pids(theirs));
         self.elsewhere = namespaces.and_then(|theirs| elsewhere(&self.parts.at_start.namespaces, &theirs));
         out.answer(Hello {
             version: version.min(VERSION),
@@ -295,6 +301,8 @@ impl Connection {
     fn start(&mut self, message: Message, input: Input) {
         let asked = RequestContext {
             parts: Arc::clone(&self.parts),
+            asker: self.asker_of(message.instance, &message.owner),
+            force: message.force,
             owner: message.owner,
             pid: self.pid,
             relays: self.relays.clone(),
@@ -305,6 +313,12 @@ impl Connection {
         let id = message.id;
         let task = self.tasks.spawn(async move { asked.serve(message.request, input).await });
         self.under_way.insert(id, task);
+    }
+
+    /// The conversation that asks. Pids of another namespace mean nothing here, so clients there are not told apart.
+    fn asker_of(&self, instance: Option<Box<Instance>>, owner: &Owner) -> Option<Asker> {
+        let session = owner.session.as_deref().filter(|_| self.shares_pids)?;
+        instance.filter(|instance| instance.is_valid()).map(|instance| Asker::new(&self.parts.instances, session, *instance))
     }
 
     async fn on_done(&mut self, done: Result<(tokio::task::Id, ()), tokio::task::JoinError>) {

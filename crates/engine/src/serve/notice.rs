@@ -8,8 +8,8 @@ use crate::parts::Parts;
 use crate::points::point;
 use crate::refuse;
 use outlast_core::notice_state::TakerKind;
-use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
-use outlast_text::{Redactor, announce, announce_all};
+use outlast_core::{Body, IdRef, Owner, ProcessId, Route, Time};
+use outlast_text::{Redactor, announce, announce_earlier, announce_header};
 use outlast_wire::code;
 use outlast_wire::v1::notice::{Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Told, Verdict};
 use outlast_wire::v1::{Done, Error, Event};
@@ -34,7 +34,7 @@ const OURS: [&str; 6] = ["completion", "watch_match", "watch_disabled", "watch_o
 
 pub(super) async fn next(
     asked: &RequestContext,
-    taker: TakerKind,
+    (taker, by_owner): (TakerKind, bool),
     limit: u32,
     lease_ms: u64,
     wait_ms: Option<u64>,
@@ -59,6 +59,8 @@ pub(super) async fn next(
             generation: asked.owner.generation.clone().unwrap_or_default(),
             named_by: asked.named_by(),
             taker,
+            asker: asked.asker.clone(),
+            asked: by_owner,
             limit,
             lease: lease_token(),
             lease_for: lease_ms as i64 * 1_000,
@@ -129,17 +131,20 @@ fn none(too_late: u64) -> Notices {
 }
 
 fn answer(given: Vec<NoticeEntry>) -> Notices {
-    let events: Vec<Notice> = given.iter().map(|e| e.notice.clone()).collect();
-    Notices::new(given.into_iter().map(told).collect(), Some(announce_all(&events)))
+    let told: Vec<Told> = given.into_iter().map(told).collect();
+    let texts = told.iter().map(|one| one.text.clone());
+    let text = announce_header(told.len()).into_iter().chain(texts).collect::<Vec<_>>().join("\n\n");
+    Notices::new(told, Some(text))
 }
 
 fn told(entry: NoticeEntry) -> Told {
     let leased = entry.state == "leased";
-    let text = announce(&entry.notice);
+    let text = if entry.earlier { announce_earlier(&entry.notice) } else { announce(&entry.notice) };
     let mut told = Told::new(entry.notice, text, entry.state);
     told.reason = entry.reason;
     told.attempts = entry.attempts;
     told.observed = entry.observed;
+    told.earlier = entry.earlier;
     // A notice that is held for an answer has no token.
     told.lease = Some(entry.lease).filter(|token| !token.is_empty());
     told.lease_until = leased.then(|| Time::from_micros(entry.lease_until));
@@ -242,7 +247,8 @@ pub(super) async fn history(asked: &RequestContext, wanted: History) -> Result<N
         newest: wanted.newest,
         limit,
     };
-    let found = asked.parts.outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+    let mut found = asked.parts.outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+    found.retain(|entry| asked.asker.as_ref().is_none_or(|asker| asker.takes(&entry.notice.session_id, true)));
     Ok(Notices::new(found.into_iter().map(told).collect(), None))
 }
 

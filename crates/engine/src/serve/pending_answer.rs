@@ -1,9 +1,9 @@
 //! A client that waits for a notice of its session.
 
+use super::context::RequestContext;
 use crate::facts::Facts;
 use crate::notices::{Waiting, end_key};
 use crate::parts::Parts;
-use outlast_core::Owner;
 use std::sync::Arc;
 
 /// A client that waits. The notice is reserved for it; if the client leaves without an answer, the notice is delivered at once.
@@ -15,10 +15,9 @@ pub(crate) struct PendingAnswer {
 }
 
 impl PendingAnswer {
-    /// The client waits for the end of a process, if that is of its own session.
-    pub(crate) fn end(parts: &Arc<Parts>, by: &Owner, of: &Facts) -> Option<Self> {
-        let own = by.session == of.kept.spec.owner.session;
-        own.then(|| Self::begin(parts, end_key(of.id())))
+    /// The client waits for the end of a process, if that is of its own session and conversation.
+    pub(super) fn end(by: &RequestContext, of: &Facts) -> Option<Self> {
+        by.informs_owner(of).then(|| Self::begin(&by.parts, end_key(of.id())))
     }
 
     /// The client waits for the notice with this key.

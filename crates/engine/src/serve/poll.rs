@@ -14,7 +14,7 @@ pub(super) async fn poll(asked: &RequestContext, name: &str) -> Result<Process, 
     let view = asked.resolve(name).await?;
     let shown = whole(asked, &view).await?;
     let spec = &view.facts.kept.spec;
-    if shown.status == Status::Exited && !spec.tell.is_nothing() && asked.owner.session == spec.owner.session {
+    if shown.status == Status::Exited && !spec.tell.is_nothing() && asked.informs_owner(&view.facts) {
         match asked.relay {
             true => asked.relays.begin(asked.out.of, Relay::Look(view.id())),
             false => asked.parts.outbox.observe(view.id()).await,

@@ -24,7 +24,7 @@ pub(super) async fn remove(asked: &RequestContext, name: &str) -> Result<Removed
 
 /// A process that may be removed.
 pub(super) async fn removable(asked: &RequestContext, name: &str) -> Result<ProcessView, Error> {
-    let mut view = asked.resolve(name).await?;
+    let mut view = asked.resolve_to_change(name).await?;
     until_closed(asked, &mut view).await?;
     decide(&view.facts.phase, Ask::Remove, false).map_err(|r| refuse::rule(&r))?;
     match &left_running(asked, &view).await?[..] {

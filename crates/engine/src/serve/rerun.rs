@@ -40,7 +40,7 @@ pub(super) async fn start_again(
     want: Option<ProcessId>,
     caller: Caller,
 ) -> Result<Process, Error> {
-    let same_owner = spec.owner == view.facts.kept.spec.owner;
+    let same_owner = spec.owner == view.facts.kept.spec.owner && !asked.is_of_another(view.id());
     let started = run::start(asked, spec, want, caller).await?;
     if same_owner && started.session_id != view.id() {
         let (outbox, now) = (&asked.parts.outbox, asked.parts.now());

@@ -14,7 +14,7 @@ pub(super) async fn resize(asked: &RequestContext, name: &str, rows: u16, cols: 
     if rows == 0 || cols == 0 {
         return Err(refuse::refusal(code::BAD_REQUEST, format!("a terminal of {rows} rows and {cols} columns"), "both are at least 1"));
     }
-    let mut view = asked.resolve(name).await?;
+    let mut view = asked.resolve_to_change(name).await?;
     if !view.facts.kept.spec.pty {
         return Err(refuse::refusal(code::BAD_REQUEST, format!("{} has no terminal", view.id()), "start it with --pty"));
     }

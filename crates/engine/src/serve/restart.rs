@@ -15,7 +15,7 @@ pub(super) async fn restart(
     want: Option<ProcessId>,
     grace_ms: Option<u64>,
 ) -> Result<AnswerWithEnd<Restarted>, Error> {
-    let view = asked.resolve(name).await?;
+    let view = asked.resolve_to_change(name).await?;
     // If the command could not be started again, the process is not stopped.
     let spec = rerun::spec_again(&view.facts, env, RerunChange::default(), &asked.owner)?;
     run::check_startable(asked, &spec, &caller).await?;

@@ -12,6 +12,7 @@ use super::poll;
 use crate::bytes::{hex, random_id};
 use crate::disk::blocking;
 use crate::facts::Facts;
+use crate::instances::{Asker, Holder};
 use crate::launch::KeeperSource;
 use crate::notices::NamedBy;
 use crate::parts::Parts;
@@ -54,7 +55,8 @@ pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<Proce
         match asked.parts.table.reserve(id, hash.clone(), spec.owner.clone()).await {
             Ok(Reservation::New) => {
                 let (named_by, elsewhere) = (asked.named_by(), asked.elsewhere.clone());
-                break begin(&asked.parts, StartRequest { id, hash, spec, caller, named_by, elsewhere }).await?;
+                let holder = asked.asker.as_ref().and_then(Asker::holder);
+                break begin(&asked.parts, StartRequest { id, hash, spec, caller, named_by, holder, elsewhere }).await?;
             }
             // Which variables the first request left out was not kept.
             Ok(Reservation::Same(view)) => break (view, Vec::new()),
@@ -94,6 +96,8 @@ struct StartRequest {
     spec: Spec,
     caller: Caller,
     named_by: NamedBy,
+    /// The conversation that it belongs to, if its session has several.
+    holder: Option<Holder>,
     /// A warning about where the command runs.
     elsewhere: Option<String>,
 }
@@ -105,6 +109,7 @@ async fn begin(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView
         let begun = write_down(&parts, request).await;
         if begun.is_err() {
             parts.table.let_go(id).await;
+            parts.instances.let_go(id);
         }
 
         begun.map_err(|error| if parts.own_home.is_lost() { refuse::home_gone(&parts.home.root) } else { error })
@@ -113,7 +118,7 @@ async fn begin(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView
 }
 
 async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
-    let (id, named_by) = (request.id, request.named_by);
+    let (id, named_by, holder) = (request.id, request.named_by, request.holder.clone());
     let mut prepared = prepare(parts, request).await?;
     let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
     let (dir, kept, failed) = (parts.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
@@ -146,7 +151,11 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
     // The keeper prepares itself while the request is written to disk. If there is none, the supervisor of the process asks again.
     let keeper = if failed { None } else { parts.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
-    if let Err(error) = parts.outbox.accept(Facts::accepted(kept.clone()), named_by).await {
+    // Before any client can see it.
+    if let Some(holder) = holder.clone() {
+        parts.instances.hold(id, holder);
+    }
+    if let Err(error) = parts.outbox.accept(Facts::accepted(kept.clone()), named_by, holder).await {
         if let Some(keeper) = keeper {
             keeper.call_off().await;
         }

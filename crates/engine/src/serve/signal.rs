@@ -16,7 +16,7 @@ pub(super) async fn signal(asked: &RequestContext, name: &str, number: i32) -> R
     if !(1..=LAST_SIGNAL).contains(&number) {
         return Err(refuse::refusal(code::BAD_REQUEST, format!("{number} is not a signal"), format!("signals are 1 to {LAST_SIGNAL}")));
     }
-    let mut view = asked.resolve(name).await?;
+    let mut view = asked.resolve_to_change(name).await?;
     let Current { facts, .. } = asked.look(&view).await?;
     view.facts = facts;
     match decide(&view.facts.phase, Ask::Signal(number), false).map_err(|r| refuse::rule(&r))? {

@@ -29,7 +29,7 @@ pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<
         return Err(refuse::refusal(code::BAD_REQUEST, "a timeout of 0 is not allowed", hint));
     }
     let mut view = asked.resolve(name).await?;
-    let awaiting = PendingAnswer::end(&asked.parts, &asked.owner, &view.facts);
+    let awaiting = PendingAnswer::end(asked, &view.facts);
     // Subscribed first, so that no interrupt is missed.
     let mut interrupts = match &asked.owner.session {
         Some(session) => asked.parts.table.interrupts(session.clone()).await,

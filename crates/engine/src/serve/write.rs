@@ -16,7 +16,7 @@ const TRIES: u32 = 8;
 const STARTING: Duration = Duration::from_secs(10);
 
 pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, bytes: &[u8]) -> Result<Written, Error> {
-    let mut view = asked.resolve(name).await?;
+    let mut view = asked.resolve_to_change(name).await?;
     let input = view.input.clone();
     // One writer at a time, so that the offset read below is the one this write begins at.
     let _turn = input.lock().await;

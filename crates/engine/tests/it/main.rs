@@ -3,6 +3,7 @@
 mod adopt;
 mod clock;
 mod embed;
+mod instances;
 mod log;
 mod run;
 mod scope;

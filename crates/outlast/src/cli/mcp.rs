@@ -5,7 +5,7 @@ use super::owner::Whose;
 use super::{Context, Failure};
 use crate::os;
 use clap::{Args, ValueEnum};
-use outlast_client::{Connect, Start};
+use outlast_client::{Connect, Instance, Start};
 use outlast_mcp::{Http, Server, Settings, Token};
 use outlast_tools::Profile;
 use serde_json::json;
@@ -72,6 +72,7 @@ impl Mcp {
         {
             (settings.started_for.session, settings.started_for.generation) = (Some(session), Some(generation));
         }
+        settings.instance = instance(ctx, self.http.is_some());
         settings.profile = self.profile.map(Into::into);
         settings.keep_for = ctx.settings.keep_for;
         settings.shared = self.http.is_some();
@@ -84,6 +85,23 @@ impl Mcp {
             },
         }
     }
+}
+
+/// Variables with which a client names its conversation to the servers that it starts.
+const CONVERSATION_VARIABLES: [&str; 1] = ["QWEN_CODE_SESSION_ID"];
+/// The longest name of a conversation that counts.
+const MAX_CONVERSATION_BYTES: usize = 200;
+
+/// Which conversation the server is for, as far as that is known when it starts. A server without a living client stands for itself.
+fn instance(ctx: &Context, is_over_http: bool) -> Option<Instance> {
+    // Without its own identity it cannot be told apart.
+    let server = os::this_process()?;
+    if is_over_http {
+        return Some(Instance::unknown(server));
+    }
+    let named = CONVERSATION_VARIABLES.iter().filter_map(|name| ctx.world.var(name)?.to_str());
+    let named = named.filter(|name| (1..=MAX_CONVERSATION_BYTES).contains(&name.len())).next();
+    Some(Instance::of_server(server, os::client_above().unwrap_or(server), named))
 }
 
 async fn over_http(ctx: &Context, server: Server, address: SocketAddr) -> Result<i32, Failure> {

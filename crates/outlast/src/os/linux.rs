@@ -13,6 +13,7 @@ pub(crate) use local_time::utc_offset_seconds;
 pub(crate) use machine::{Lasting, cgroup_of, file_system, io_priority, kernel, lingers, older_keepers, systemd_runs, working_dir};
 pub(crate) use place::{Container, Surroundings};
 pub(crate) use procs::{
-    conversation_above, is_engine_of, is_suspended, keepers_of, kill_now, processes_of, stat, unreaped_by_init, wait_for_end,
+    client_above, conversation_above, is_engine_of, is_suspended, keepers_of, kill_now, processes_of, stat, this_process, unreaped_by_init,
+    wait_for_end,
 };
 pub(crate) use usage::{Sampler, Usage};

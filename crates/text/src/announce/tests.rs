@@ -546,3 +546,24 @@ proptest! {
         prop_assert_eq!(text.split('\n').nth(1) == Some(REPEAT), notice.repeat, "{:?}", text);
     }
 }
+
+#[test]
+fn what_an_earlier_conversation_left_says_so_below_the_title() {
+    let mut end = Completion::new("make \u{1b}[1mall\n[IMPORTANT: x]", Some(5), Reason::Exited);
+    end.started_at = Some("2026-01-01T00:00:00.123456Z".parse().unwrap());
+    let of = |body, repeat| {
+        let mut one = Notice::new("evt_1".into(), Time::from_micros(0), None, &Owner::default(), Route::default(), body);
+        one.repeat = repeat;
+        announce_earlier(&one)
+    };
+    let mark = "(from an earlier conversation: make";
+    let text = of(Body::Completion(Box::new(end.clone())), false);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].starts_with(mark) && lines[1].ends_with(", started 2026-01-01T00:00:00Z)"), "{text}");
+    assert!(lines[0].starts_with("[IMPORTANT: ") && lines[2].starts_with("Command:") && text.ends_with("\n]"), "{text}");
+    let text = of(Body::Completion(Box::new(end)), true);
+    assert!(text.lines().nth(1) == Some(REPEAT) && text.lines().nth(2).unwrap().starts_with(mark), "{text}");
+    let message = "Too many.".to_owned();
+    let text = of(Body::WatchDisabled { name: None, command: "make".into(), message, suppressed: 1 }, false);
+    assert_eq!(text, "[IMPORTANT: Too many.\n(from an earlier conversation: make)\n]");
+}

@@ -95,6 +95,7 @@ fn kill() -> Schema {
             "process": process(),
             "grace_seconds": {"type": "integer", "minimum": 0, "description": "How long it may take to end by itself before it is made to; 0 is at once."},
             "max_output_tokens": max_output_tokens(),
+            "force": super::force(),
         },
         "required": ["process"],
     });
@@ -109,6 +110,7 @@ fn write() -> Schema {
             "text": {"type": "string", "description": "What to put into its input, as it is."},
             "enter": {"type": "boolean", "default": false, "description": "A newline behind it."},
             "close": {"type": "boolean", "default": false, "description": "End its input behind it."},
+            "force": super::force(),
         },
         "required": ["process"],
     });

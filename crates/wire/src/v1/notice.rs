@@ -169,6 +169,9 @@ pub struct Told {
     /// Whether a poll showed the end that it reports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub observed: bool,
+    /// Whether it is from another conversation of the session, which is over. The text says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub earlier: bool,
     /// The lease token that settles it, while it is leased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
@@ -190,6 +193,7 @@ impl Told {
             reason: String::new(),
             attempts: 0,
             observed: false,
+            earlier: false,
             lease: None,
             lease_until: None,
             settled_at: None,

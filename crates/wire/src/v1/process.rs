@@ -119,6 +119,9 @@ pub struct Process {
     /// Whether it is in the list only because of its session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub session_scoped: bool,
+    /// Whether it belongs to another conversation of the caller's session that is still open.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_conversation: bool,
     /// Whether it was adopted rather than started by Outlast.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
@@ -188,6 +191,7 @@ impl Process {
             task_id: None,
             session_key: None,
             session_scoped: false,
+            other_conversation: false,
             detached: false,
             pty: false,
             takes_input: false,

@@ -4,7 +4,7 @@ use super::namespaces::Namespaces;
 use super::notice::{BarrierTarget, History, Lent, Push, Replay, Verdict};
 use super::spec::{RerunChange, Spec};
 use outlast_core::notice_state::TakerKind;
-use outlast_core::{EnvVar, OsText, Owner, ProcessId, ProcessLimits, Route, Scope, Time};
+use outlast_core::{EnvVar, Instance, OsText, Owner, ProcessId, ProcessLimits, Route, Scope, Time};
 use serde::{Deserialize, Serialize};
 
 /// One message from a client: a number for the answers to carry, the owner it speaks for, and the request.
@@ -20,13 +20,19 @@ pub struct Message {
     /// possible repeats, if no confirmation comes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relay: bool,
+    /// Which of the conversations of the owner's session asks. Absent if the session is one conversation, or a person asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<Box<Instance>>,
+    /// Whether the request may change a process of another conversation of the session that is still open.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
     /// The request.
     #[serde(flatten)]
     pub request: Request,
 }
 
-/// A request. Its fields lie beside the message's own, so none may be called `id`, `owner`, `relay` or `op`. Each request is
-/// answered by one [`super::Reply`] with an error or an answer of this type:
+/// A request. Its fields lie beside the message's own, so none may be called `id`, `owner`, `relay`, `instance`,
+/// `force` or `op`. Each request is answered by one [`super::Reply`] with an error or an answer of this type:
 ///
 /// | request | answer |
 /// |---|---|
@@ -292,6 +298,9 @@ pub enum Request {
         /// How long to wait for a notice, in milliseconds. 0 does not wait; absent waits without a limit.
         #[serde(default)]
         wait_ms: Option<u64>,
+        /// Whether the owner itself asks. It then also gets the notices of conversations of its session that have ended.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        asked: bool,
     },
     /// Settle notices that were leased.
     NoticeSettle {

@@ -2,6 +2,7 @@
 
 use super::rows::NoticeRow;
 use super::{AnswerSize, NoticeEntry, by_seq, column, until};
+use crate::instances::Asker;
 use outlast_core::notice_state::{LeaseHolder, Moment, NoticeEvent, NoticeGeneration, NoticeReply, TakerKind, Uptime, Verdict};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
@@ -14,6 +15,10 @@ pub(crate) struct Claim {
     /// Who names the generation.
     pub(crate) named_by: NamedBy,
     pub(crate) taker: TakerKind,
+    /// Which of the conversations that share the session asks; none if all notices of the session are asked for.
+    pub(crate) asker: Option<Asker>,
+    /// Whether its model asks for notices.
+    pub(crate) asked: bool,
     pub(crate) limit: usize,
     pub(crate) lease: String,
     /// Microseconds.
@@ -26,6 +31,11 @@ impl Claim {
     fn event<'a>(&'a self, holder: LeaseHolder, generation: NoticeGeneration<'a>) -> NoticeEvent<'a> {
         let until = self.now.up.saturating_add(self.lease_for);
         NoticeEvent::Claim { taker: self.taker, holder, token: &self.lease, until, generation }
+    }
+
+    /// Whether a notice is for the conversation that asks.
+    fn takes(&self, row: &NoticeRow) -> bool {
+        self.asker.as_ref().is_none_or(|asker| asker.takes(&row.process, self.asked))
     }
 
     /// The gateway has made all generations that there are, so a name that was never seen is not one to come. It would have a gateway started for ever.
@@ -67,14 +77,22 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed>
         && let Some(row) = rows.next()?
     {
         let row = NoticeRow::read(row)?;
+        if !claim.takes(&row) {
+            continue;
+        }
         let generation = claim.decided(&row, generation_of(db, &row, newest.as_deref())?);
         let step = row.decide(claim.event(LeaseHolder::Taker, generation), claim.now);
         match step.reply {
             NoticeReply::Given => match by_seq(db, row.seq)? {
                 None => {}
                 Some(NoticeEntry { unreadable: Some(why), .. }) => unreadable.push((row, why)),
-                Some(entry) if answered.has_room(entry.answered_bytes()) => given.push((row, step, entry)),
-                Some(_) => break,
+                Some(mut entry) => {
+                    entry.earlier = claim.asker.as_ref().is_some_and(|asker| asker.is_earlier(&row.process));
+                    if !answered.has_room(entry.answered_bytes()) {
+                        break;
+                    }
+                    given.push((row, step, entry));
+                }
             },
             NoticeReply::Done => {
                 too_late += u64::from(matches!(generation, NoticeGeneration::Ended { .. }));
@@ -108,12 +126,14 @@ fn drop_unreadable(db: &Connection, row: &mut NoticeRow, why: &str, now: Moment)
 const MAX_COUNTED: u64 = 1_000;
 
 /// How many notices a claim of a terminal would lease. Counting settles nothing.
-pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<u64> {
+pub(crate) fn waiting(db: &Connection, session: &str, asker: Option<Asker>, now: Moment) -> rusqlite::Result<u64> {
     let claim = Claim {
         session: session.to_owned(),
         generation: String::new(),
         named_by: NamedBy::Client,
         taker: TakerKind::Terminal,
+        asker,
+        asked: false,
         limit: 0,
         lease: String::new(),
         lease_for: 0,
@@ -127,6 +147,9 @@ pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::
         && let Some(row) = rows.next()?
     {
         let row = NoticeRow::read(row)?;
+        if !claim.takes(&row) {
+            continue;
+        }
         let generation = generation_of(db, &row, newest.as_deref())?;
         let reply = row.decide(claim.event(LeaseHolder::Taker, generation), now).reply;
         count += u64::from(reply == NoticeReply::Given);

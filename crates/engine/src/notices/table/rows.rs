@@ -15,7 +15,8 @@ pub(super) struct NoticeRow {
     pub(super) subject: NoticeSubject,
     pub(super) session: String,
     pub(super) generation: String,
-    process: String,
+    /// Empty: it is about none.
+    pub(super) process: String,
 }
 
 impl NoticeRow {

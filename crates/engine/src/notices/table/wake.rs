@@ -62,6 +62,8 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
             generation: String::new(),
             named_by: NamedBy::Client,
             taker: TakerKind::Gateway,
+            asker: None,
+            asked: false,
             limit: 1,
             lease: lease.clone(),
             lease_for: ends - now.up,

@@ -466,7 +466,18 @@ fn write(db: &Connection, m: &mut Model, random: &mut Random, what: &str, p: u8)
 /// A claim with default values.
 fn asks(now: Moment) -> Claim {
     let (session, generation, lease) = ("a".into(), String::new(), String::new());
-    Claim { session, generation, named_by: NamedBy::Client, taker: TakerKind::Gateway, limit: 1, lease, lease_for: 10, now }
+    Claim {
+        session,
+        generation,
+        named_by: NamedBy::Client,
+        taker: TakerKind::Gateway,
+        asker: None,
+        asked: false,
+        limit: 1,
+        lease,
+        lease_for: 10,
+        now,
+    }
 }
 
 fn claim_some(db: &Connection, m: &mut Model, random: &mut Random) -> Result<String, String> {
@@ -493,7 +504,7 @@ fn claim_some(db: &Connection, m: &mut Model, random: &mut Random) -> Result<Str
 /// How many notices a terminal would be given is what a claim gives.
 fn count_waiting(db: &Connection, m: &mut Model, random: &mut Random) -> Result<String, String> {
     let session = random.pick(&["a", "b"]);
-    let count = waiting(db, session, m.now).unwrap();
+    let count = waiting(db, session, None, m.now).unwrap();
     let would_be_given = |seq: &u64| {
         let of = &m.notices[seq];
         let (taker, holder, generation) = (ns::TakerKind::Terminal, ns::LeaseHolder::Taker, m.generation(of));

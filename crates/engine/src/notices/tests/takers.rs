@@ -110,6 +110,8 @@ impl World {
             generation: String::new(),
             named_by: NamedBy::Client,
             taker,
+            asker: None,
+            asked: false,
             limit: 10,
             lease: word.clone(),
             lease_for: LEASE,

@@ -15,6 +15,8 @@ async fn an_adoption_whose_caller_leaves_is_finished() {
     let asked = RequestContext {
         parts: Arc::clone(&engine.parts),
         owner: Default::default(),
+        asker: None,
+        force: false,
         pid: None,
         relays,
         relay: false,

@@ -4,7 +4,7 @@ use super::super::{Context, Failure, times};
 use super::{AT_ONCE, Taking, sentence};
 use clap::Args;
 use outlast_client::{Client, ClientError, History, Notices, Take, Told, Verdict};
-use outlast_text::announce_all;
+use outlast_text::announce_header;
 use serde_json::{Value, json};
 use std::io;
 use std::time::Duration;
@@ -196,8 +196,8 @@ impl<'a> Batch<'a> {
 }
 
 fn announced(given: &[Told]) -> String {
-    let events: Vec<_> = given.iter().map(|told| told.event.clone()).collect();
-    announce_all(&events)
+    let texts = given.iter().map(|told| told.text.clone());
+    announce_header(given.len()).into_iter().chain(texts).collect::<Vec<_>>().join("\n\n")
 }
 
 /// The form in which notices are printed.

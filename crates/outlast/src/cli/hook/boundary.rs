@@ -3,7 +3,8 @@
 use super::super::events::{Batch, write};
 use super::super::{Context, Failure};
 use super::newest_waiter::NewestWaiter;
-use outlast_client::{ClientError, Owner};
+use crate::os;
+use outlast_client::{Client, ClientError, Instance, Owner};
 use outlast_tools::Called;
 use std::io;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub(super) async fn tell(ctx: &Context, called: &Called, owner: Owner, lease: Du
     if !can || !ctx.settings.home.exists() {
         return Ok(0);
     }
-    let client = ctx.client().await?.with_owner(owner);
+    let client = client(ctx, owner).await?;
     let mut batch = Batch::take(&client, Some(MAX_NOTICES), lease, Some(Duration::ZERO)).await?;
     if batch.is_empty() {
         return Ok(0);
@@ -45,7 +46,7 @@ pub(super) async fn tell(ctx: &Context, called: &Called, owner: Owner, lease: Du
 /// a newer hook. Another conversation of the same owner is woken separately.
 pub(super) async fn wait(ctx: &Context, called: &Called, owner: Owner, lease: Duration, at_most: Option<Duration>) -> Result<i32, Failure> {
     let whose = format!("{owner:?} {:?}", called.conversation);
-    let client = ctx.client().await?.with_owner(owner);
+    let client = client(ctx, owner).await?;
     // If this fails, two hooks wait, and each notice goes to one of them.
     let newest = NewestWaiter::register(&ctx.settings.home, &whose).ok();
     let until = at_most.map(|at_most| Instant::now() + at_most);
@@ -70,6 +71,14 @@ pub(super) async fn wait(ctx: &Context, called: &Called, owner: Owner, lease: Du
     let was_written = written.is_ok();
     let code = batch.written(written).await?;
     Ok(if was_written { REWAKE } else { code })
+}
+
+/// The client for the conversation of the agent that runs this hook. A session that is named after client and directory may be shared by
+/// several; any other is one conversation.
+async fn client(ctx: &Context, owner: Owner) -> Result<Client, Failure> {
+    let may_be_shared = owner.session.as_ref().is_some_and(|session| session.starts_with("mcp:"));
+    let instance = os::client_above().filter(|_| may_be_shared).map(Instance::of_client);
+    Ok(ctx.client().await?.with_owner(owner).with_instance(instance))
 }
 
 async fn keep(batch: &mut Batch<'_>) -> Result<(), Failure> {

@@ -4,6 +4,7 @@ use super::super::{Context, Failure, some_seconds};
 use super::{SessionLock, own, secret, to_tell};
 use clap::Args;
 use outlast_sinks::{Said, Server, Target};
+use outlast_tools::ToTell;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,9 @@ const DEFAULT_USER: &str = "opencode";
 
 /// The key of the metadata that has the ids of delivered notices.
 const MARK: &str = "outlast";
+
+/// How many of the sessions that were used last are searched for the one that started a process.
+const MOST_SESSIONS: usize = 50;
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,28 +62,10 @@ impl Opencode {
         };
         let at = OpencodeServer { server: Server::new(target, REQUEST_TIMEOUT) };
         let _lock = SessionLock::acquire(&ctx.settings.home, &told.session, self.timeout).await?;
-        let session = at.session(&told.session).await?;
-        let there = at.marks(&session).await?;
-        let told = told.without(|id| there.iter().any(|mark| mark == id));
-        if told.notices.is_empty() {
-            return Ok(0);
+        for (session, told) in at.sessions(told).await? {
+            at.tell(&session, told, self.timeout).await?;
         }
-        let ids: Vec<&str> = told.ids().collect();
-        let part = json!({"type": "text", "text": told.text(), "metadata": {MARK: ids}});
-        let until = Instant::now() + self.timeout;
-        let path = format!("/session/{}/prompt_async?directory={}", Server::escaped(&session.id), Server::escaped(&session.dir));
-        good(at.server.post(&path, &[], json!({"parts": [part]}).to_string().into_bytes()).await, "take the message")?;
-        // opencode answers before it has written the message.
-        loop {
-            let there = at.marks(&session).await?;
-            if ids.iter().all(|id| there.iter().any(|mark| mark == id)) {
-                return Ok(0);
-            }
-            if Instant::now() >= until {
-                return Err(Failure::fault("opencode accepted the message, and it is not in the session", "it is tried again"));
-            }
-            sleep(CHECK_INTERVAL).await;
-        }
+        Ok(0)
     }
 }
 
@@ -95,32 +81,100 @@ struct OpencodeServer {
 }
 
 impl OpencodeServer {
-    /// The session of a key: by its id, or the one that was used last in a directory.
-    async fn session(&self, key: &str) -> Result<OpencodeSession, Failure> {
-        let Some(dir) = key.strip_prefix("mcp:opencode:") else {
-            let id = own(key, "opencode:", "opencode")?;
-            let found = good(self.server.get(&format!("/session/{}", Server::escaped(id)), &[]).await, "say where the session works")?;
-            return Ok(OpencodeSession { id: id.to_owned(), dir: text(&found["directory"]) });
-        };
-        let all = good(self.server.get(&format!("/session?directory={}", Server::escaped(dir)), &[]).await, "list its sessions")?;
-        let own = |s: &&Value| s["directory"] == dir && s["parentID"].is_null();
-        let newest = all.as_array().into_iter().flatten().filter(own).max_by_key(|s| s["time"]["updated"].as_i64());
-        match newest.and_then(|s| s["id"].as_str()) {
-            Some(id) => Ok(OpencodeSession { id: id.to_owned(), dir: dir.to_owned() }),
-            None => Err(Failure::refused(
-                format!("opencode has no session in {dir}"),
-                "it is tried again; is this the server of that directory?",
-            )),
+    /// Puts the notices into a session, except those that it has already.
+    async fn tell(&self, session: &OpencodeSession, told: ToTell, timeout: Duration) -> Result<(), Failure> {
+        let there = marks(&self.messages(session).await?);
+        let told = told.without(|id| there.iter().any(|mark| mark == id));
+        if told.notices.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<&str> = told.ids().collect();
+        let part = json!({"type": "text", "text": told.text(), "metadata": {MARK: ids}});
+        let until = Instant::now() + timeout;
+        let path = format!("/session/{}/prompt_async?directory={}", Server::escaped(&session.id), Server::escaped(&session.dir));
+        good(self.server.post(&path, &[], json!({"parts": [part]}).to_string().into_bytes()).await, "take the message")?;
+        // opencode answers before it has written the message.
+        loop {
+            let there = marks(&self.messages(session).await?);
+            if ids.iter().all(|id| there.iter().any(|mark| mark == id)) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(Failure::fault("opencode accepted the message, and it is not in the session", "it is tried again"));
+            }
+            sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// The ids of the notices in a session.
-    async fn marks(&self, session: &OpencodeSession) -> Result<Vec<String>, Failure> {
-        let path = format!("/session/{}/message?directory={}", Server::escaped(&session.id), Server::escaped(&session.dir));
-        let messages = good(self.server.get(&path, &[]).await, "show the session")?;
-        let parts = messages.as_array().into_iter().flatten().filter_map(|m| m["parts"].as_array()).flatten();
-        Ok(parts.filter_map(|p| p["metadata"][MARK].as_array()).flatten().map(text).collect())
+    /// The sessions of these notices, each with its own: the session with the id of the key, or of those in the key's directory the one that
+    /// started the process.
+    async fn sessions(&self, told: ToTell) -> Result<Vec<(OpencodeSession, ToTell)>, Failure> {
+        let Some(dir) = told.session.strip_prefix("mcp:opencode:").map(str::to_owned) else {
+            let id = own(&told.session, "opencode:", "opencode")?;
+            let found = good(self.server.get(&format!("/session/{}", Server::escaped(id)), &[]).await, "say where the session works")?;
+            return Ok(vec![(OpencodeSession { id: id.to_owned(), dir: text(&found["directory"]) }, told)]);
+        };
+        let all = self.newest_first(&dir).await?;
+        let started = match &all[..] {
+            [_] => vec![0; told.notices.len()],
+            all => self.who_started(all, &told).await,
+        };
+        let of = |(n, session): (usize, OpencodeSession)| {
+            let ids: Vec<String> = told.ids().zip(&started).filter(|(_, of)| **of == n).map(|(id, _)| id.to_owned()).collect();
+            (session, told.clone().without(|id| !ids.iter().any(|own| own == id)))
+        };
+        Ok(all.into_iter().enumerate().map(of).filter(|(_, told)| !told.notices.is_empty()).collect())
     }
+
+    /// The sessions of a directory, at least one. The one that was used last comes first.
+    async fn newest_first(&self, dir: &str) -> Result<Vec<OpencodeSession>, Failure> {
+        let all = good(self.server.get(&format!("/session?directory={}", Server::escaped(dir)), &[]).await, "list its sessions")?;
+        let own = |s: &&Value| s["directory"] == dir && s["parentID"].is_null();
+        let mut all: Vec<&Value> = all.as_array().into_iter().flatten().filter(own).collect();
+        all.sort_by_key(|s| std::cmp::Reverse(s["time"]["updated"].as_i64()));
+        let session = |s: &&Value| Some(OpencodeSession { id: s["id"].as_str()?.to_owned(), dir: dir.to_owned() });
+        let all: Vec<OpencodeSession> = all.iter().filter_map(session).take(MOST_SESSIONS).collect();
+        if all.is_empty() {
+            let what = format!("opencode has no session in {dir}");
+            return Err(Failure::refused(what, "it is tried again; is this the server of that directory?"));
+        }
+        Ok(all)
+    }
+
+    /// For each notice, which of these sessions started its process: the first one in which a tool has answered with the id. Later ones saw it
+    /// in a list. If none has, it is the first of these sessions.
+    async fn who_started(&self, all: &[OpencodeSession], told: &ToTell) -> Vec<usize> {
+        let mut first = vec![(i64::MAX, 0); told.notices.len()];
+        for (n, session) in all.iter().enumerate() {
+            // A session that cannot be read may have just been removed.
+            let messages = self.messages(session).await.unwrap_or_default();
+            for (notice, first) in told.notices.iter().zip(&mut first).filter(|(notice, _)| !notice.session_id.is_empty()) {
+                let answered = |m: &&Value| parts(m).any(|p| p["type"] == "tool" && p["state"].to_string().contains(&notice.session_id));
+                let at = messages.iter().filter(answered).filter_map(|m| m["info"]["time"]["created"].as_i64()).min();
+                if let Some(at) = at.filter(|at| *at < first.0) {
+                    *first = (at, n);
+                }
+            }
+        }
+        first.into_iter().map(|(_, n)| n).collect()
+    }
+
+    async fn messages(&self, session: &OpencodeSession) -> Result<Vec<Value>, Failure> {
+        let path = format!("/session/{}/message?directory={}", Server::escaped(&session.id), Server::escaped(&session.dir));
+        match good(self.server.get(&path, &[]).await, "show the session")? {
+            Value::Array(messages) => Ok(messages),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+fn parts(message: &Value) -> impl Iterator<Item = &Value> {
+    message["parts"].as_array().into_iter().flatten()
+}
+
+/// The ids of the notices in messages.
+fn marks(messages: &[Value]) -> Vec<String> {
+    messages.iter().flat_map(parts).filter_map(|p| p["metadata"][MARK].as_array()).flatten().map(text).collect()
 }
 
 fn text(value: &Value) -> String {

@@ -1,5 +1,6 @@
 //! Linux: the processes of a home, found in `/proc`, and how to kill one of them.
 
+use outlast_core::Incarnation;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd as _;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -67,6 +68,37 @@ pub(crate) fn processes_of(home: &Path) -> Vec<u32> {
         .filter(|pid| *pid != ours && stat(*pid).is_some_and(|s| !s.is_zombie))
         .filter(|pid| is_engine_of(*pid, home) || arguments(*pid).is_some_and(|args| is_keeper(&args)) || is_marked(*pid))
         .collect()
+}
+
+/// Shells that only run another program, as the `sh -c` with which clients start servers and hooks.
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"];
+
+/// The client that started this process: the nearest process above it that is not a shell.
+pub(crate) fn client_above() -> Option<Incarnation> {
+    let mut pid = stat(std::process::id())?.parent;
+    for _ in 0..MOST_PARENTS {
+        if pid <= 1 {
+            return None;
+        }
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        if !SHELLS.contains(&name.trim_end()) {
+            return incarnation_of(pid);
+        }
+        pid = stat(pid)?.parent;
+    }
+    None
+}
+
+/// This process.
+pub(crate) fn this_process() -> Option<Incarnation> {
+    incarnation_of(std::process::id())
+}
+
+/// The process that has this pid now.
+fn incarnation_of(pid: u32) -> Option<Incarnation> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let boot = u128::from_str_radix(&boot.trim().replace('-', ""), 16).ok()?;
+    Some(Incarnation { pid, start_ticks: stat(pid)?.started, boot })
 }
 
 /// The session and generation for which a process above this one was started by the gateway of this home. An agent runs so; what it starts may have been given less.

@@ -150,6 +150,33 @@ fn opencode_is_told_in_its_own_session_and_what_is_there_is_not_told_again() {
 }
 
 #[test]
+fn of_the_sessions_in_a_directory_opencode_is_told_in_the_one_that_started_the_process() {
+    let p = product();
+    let [one, two, unknown] = ["1", "2", "3"].map(|code| ended(&p, "mcp:opencode:/w", &format!("exit {code}")));
+    let tool = |at: u64, output: &str| json!({"info": {"role": "assistant", "time": {"created": at}}, "parts": [{"type": "tool", "state": {"output": output}}]});
+    // The newest session has listed what the older one started.
+    let mut messages = [("ses_new", vec![tool(20, &format!("{one} {two}"))]), ("ses_old", vec![tool(10, &one)])];
+    let asked_of = |line: &str| ["ses_new", "ses_old"].iter().position(|id| line.contains(&format!("/session/{id}/")));
+    let agent = Agent::new(Box::new(move |request| {
+        let session = |id: &str, updated: u64| json!({"id": id, "directory": "/w", "time": {"updated": updated}});
+        let Some(n) = asked_of(&request.line) else { return (200, json!([session("ses_old", 1), session("ses_new", 5)])) };
+        if request.line.starts_with("POST ") {
+            messages[n].1.push(json!({"info": {"role": "user"}, "parts": request.json()["parts"]}));
+            return (204, Value::Null);
+        }
+        (200, json!(messages[n].1))
+    }));
+    let due: Vec<Value> = [&one, &two, &unknown].iter().map(|id| history(&p, &["--process", id]).remove(0)).collect();
+    p.call_with_input(["hook", "opencode", "--url", &agent.url()], &events(&due.iter().collect::<Vec<_>>())).good();
+    let sent: Vec<(bool, usize)> = agent
+        .take("POST")
+        .iter()
+        .map(|r| (r.line.contains("ses_old"), r.json()["parts"][0]["metadata"]["outlast"].as_array().unwrap().len()))
+        .collect();
+    assert_eq!(sent, [(false, 2), (true, 1)], "one that no session has started goes to the newest");
+}
+
+#[test]
 fn opencode_is_shown_its_password_and_believed_once_the_message_is_there() {
     let p = product();
     let agent = opencode(false);

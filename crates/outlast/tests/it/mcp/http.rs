@@ -299,3 +299,34 @@ fn a_task_outlasts_the_server() {
     });
     assert_eq!(over["result"]["result"]["structuredContent"]["exit_code"], 3, "{over}");
 }
+
+#[test]
+fn two_sessions_are_told_apart_and_requests_without_one_are_told_of_neither() {
+    let p = product();
+    let http = Http::start(&p);
+    let (a, b) = (http.session(), http.session());
+    let call = |session: &str, tool: &str, arguments: Value| {
+        let body = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}).to_string();
+        message(&http.post(&[("Mcp-Session-Id", session), ("MCP-Protocol-Version", OLD)], body.as_bytes()).1)["result"].clone()
+    };
+    assert!(notices(&call(&b, "list", json!({}))).is_empty());
+    let gate = Gate::new(&p, "gate");
+    let begun = object(&call(&a, "run", json!({"command": format!("{}; exit 5", gate.wait()), "wait_seconds": 0})));
+    let id = begun["process"].as_str().unwrap();
+    assert_eq!(object(&call(&b, "kill", json!({"process": id})))["code"], "other_conversation");
+    p.kill_engine();
+    gate.open();
+    p.wait(id);
+    for _ in 0..2 {
+        assert!(notices(&call(&b, "list", json!({}))).is_empty());
+        assert!(notices(&http.call("a", "list", json!({}))).is_empty());
+    }
+    assert_eq!(object(&http.call("a", "notices", json!({})))["notices"], json!([]));
+    assert_eq!(notices(&call(&a, "list", json!({}))).len(), 1);
+    // Without sessions conversations cannot be told apart: the first that calls is told.
+    let begun = object(&http.call("a", "run", json!({"command": format!("{}; exit 5", gate.wait()), "wait_seconds": 0})));
+    gate.open();
+    p.wait(begun["process"].as_str().unwrap());
+    assert_eq!(notices(&call(&b, "list", json!({}))).len(), 1);
+    assert!(notices(&http.call("a", "list", json!({}))).is_empty());
+}

@@ -1,5 +1,6 @@
 //! Agents over the Model Context Protocol.
 
+mod beside;
 mod http;
 mod owner;
 mod task;

@@ -255,6 +255,8 @@ impl World<'_> {
                     generation: (*life).into(),
                     named_by: *by,
                     taker: *taker,
+                    asker: None,
+                    asked: false,
                     limit: *limit,
                     lease: self.words.to_string(),
                     lease_for: *lease,

@@ -1,0 +1,82 @@
+use super::*;
+use std::fmt::Write as _;
+
+const SECOND: Uptime = 1_000_000;
+const NOW: Uptime = 1_000 * SECOND;
+
+/// A process that began at this second.
+fn process(pid: u32, began: u64) -> Incarnation {
+    Incarnation { pid, start_ticks: began * 100, boot: 7 }
+}
+
+fn instance(key: &str, kind: InstanceKind, client: Incarnation) -> Instance {
+    Instance { key: key.into(), kind, client }
+}
+
+/// A server of a client, both begun at these seconds.
+fn server((client, began): (u32, u64), (server, served): (u32, u64)) -> Instance {
+    instance(&format!("server {server} of {client}"), InstanceKind::Server { server: process(server, served) }, process(client, began))
+}
+
+fn session(key: &str, begun: i64) -> Instance {
+    instance(key, InstanceKind::Session { begun: begun * SECOND }, process(90, 10))
+}
+
+#[test]
+fn the_whole_table_of_what_an_instance_has_of_another() {
+    let first = server((10, 100), (11, 101));
+    let known = |about: &Instance| KnownInstance::new(about.clone(), 200 * SECOND);
+    let with = |about: &Instance, server: Option<i64>, client: Option<i64>| {
+        let at = |second: i64| second * SECOND;
+        KnownInstance { server_gone: server.map(at), client_gone: client.map(at), ..known(about) }
+    };
+    let holders = [
+        ("a server, alive", known(&first)),
+        ("its server ended at 500", with(&first, Some(500), None)),
+        ("its client ended at 500", with(&first, Some(500), Some(500))),
+        ("the client 10 itself", known(&instance("client 10", InstanceKind::Client, process(10, 100)))),
+        ("the client 10, ended at 500", with(&instance("client 10", InstanceKind::Client, process(10, 100)), None, Some(500))),
+        ("HTTP, used at 200", known(&session("a", 50))),
+        ("HTTP, used at 900", KnownInstance { seen: 900 * SECOND, ..known(&session("a", 50)) }),
+        ("HTTP, its server ended at 500", with(&session("a", 50), None, Some(500))),
+    ];
+    let askers = [
+        ("the same", first),
+        ("the same, resumed", instance("server 11 of 10", InstanceKind::Server { server: process(31, 801) }, process(30, 800))),
+        ("client 10, begun beside", server((10, 100), (12, 102))),
+        ("client 10, begun at 600", server((10, 100), (12, 600))),
+        ("another, begun beside", server((20, 110), (21, 600))),
+        ("another, begun at 499", server((20, 499), (21, 499))),
+        ("another, begun at 600", server((20, 600), (21, 601))),
+        ("the client 10 itself", instance("client 10", InstanceKind::Client, process(10, 100))),
+        ("another client, at 600", instance("client 20", InstanceKind::Client, process(20, 600))),
+        ("HTTP, begun at 60", session("b", 60)),
+        ("HTTP, begun at 850", session("b", 850)),
+        ("unknown", instance("", InstanceKind::Unknown, process(90, 10))),
+    ];
+    let mut table = String::new();
+    for (holder, known) in &holders {
+        writeln!(table, "{holder}").unwrap();
+        for (who, asker) in &askers {
+            let passes = match known.passes_to(asker, NOW) {
+                None => "",
+                Some(true) => ", passes, marked",
+                Some(false) => ", passes",
+            };
+            let belonging = format!("{:?}", known.belonging(asker, NOW)).to_lowercase();
+            writeln!(table, "  {who:<25} {belonging}{passes}").unwrap();
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn it_is_the_same_after_the_way_over_the_wire() {
+    let boot = u128::MAX - 5;
+    for kind in [InstanceKind::Server { server: Incarnation { pid: 2, start_ticks: 3, boot } }, InstanceKind::Client, InstanceKind::Unknown]
+    {
+        let sent = instance("k", kind, Incarnation { pid: 1, start_ticks: 2, boot });
+        let text = serde_json::to_string(&sent).unwrap();
+        assert_eq!(serde_json::from_str::<Instance>(&text).unwrap(), sent, "{text}");
+    }
+}
