@@ -1,7 +1,8 @@
 //! The commands with which clients start us, and with which the engine wakes their sessions.
 
 use super::edit::{Data, Fields, toml};
-use super::{Context, Failure, File, FileEdits, InstallPlace, Target};
+use super::target::{FileEdits, InstallPlace, Target};
+use super::{Context, Failure, File};
 use serde_json::Value;
 use std::path::Path;
 
@@ -45,18 +46,6 @@ impl OwnCommand {
         Ok(Self { program: text(&program)?, args, env, should_wake: wake, should_ask: ask })
     }
 
-    /// The fields of an MCP server as most clients have them.
-    pub(super) fn server(&self) -> Fields {
-        self.server_for(None)
-    }
-
-    /// The same, with the session to use if the client does not name one in its calls.
-    pub(super) fn server_for(&self, session: Option<&str>) -> Fields {
-        let mut fields = vec![("command".to_owned(), Data::text(&*self.program)), ("args".to_owned(), Data::texts(self.args.clone()))];
-        fields.extend(self.env(session).map(|env| ("env".to_owned(), env)));
-        fields
-    }
-
     /// The variables, with the session if there is one; none if the list is empty.
     pub(super) fn env(&self, session: Option<&str>) -> Option<Data> {
         let all = self.env.iter().map(|(name, value)| (*name, value.as_str())).chain(session.map(|key| ("OUTLAST_SESSION", key)));
@@ -66,12 +55,12 @@ impl OwnCommand {
 
     /// Whether an entry named `outlast` is ours: it starts a program of our name at any path, or names no command.
     pub(super) fn is_ours(&self, entry: &Value) -> bool {
-        if !entry["url"].is_null() {
+        if has_address(entry) || entry["transport"].is_object() {
             return false;
         }
         match ServerCommand::of(entry) {
             Some(call) => self.is_own_program(&call.argv[0]),
-            None => entry["command"].is_null(),
+            None => entry["command"].is_null() && entry["cmd"].is_null(),
         }
     }
 
@@ -88,25 +77,26 @@ impl OwnCommand {
     }
 
     /// The `[[hook]]` in our own configuration that wakes sessions of a client. What the user changed in it is kept.
-    pub(super) fn waking_target(&self, place: &InstallPlace<'_>, sink: &WakingHook<'_>) -> Target {
+    pub(super) fn waking_target(&self, place: &InstallPlace<'_>, sink: &WakingHook) -> Target {
         let row = File::read(place.config).ok().and_then(|file| toml::row(file.text(), "hook", sink.name).ok().flatten());
         let command = row.as_ref().and_then(|row| row.get("command"));
         let there = command.map(|there| self.hook_arguments(sink, there));
         let mut notes = row.as_ref().map(|row| sink.notes_on(row)).unwrap_or_default();
+        let home = sink.home(place);
         let own =
             |rest: &[String]| Data::texts([&self.program, "hook", sink.client].map(str::to_owned).into_iter().chain(rest.iter().cloned()));
         let set = |rest: Vec<String>| vec![("command".to_owned(), own(&rest))];
         let (fields, mut defaults) = match there {
             Some(Some(rest)) => {
-                let (words, kept) = sink.set_in(&rest);
+                let (words, kept) = sink.set_in(&rest, home.as_deref());
                 notes.extend(kept);
                 (set(words), Vec::new())
             }
             Some(None) => {
                 notes.push(format!("the [[hook]] of the name {} has a command of your own, which stays as it is", sink.name));
-                (Vec::new(), set(sink.set_in(&[]).0))
+                (Vec::new(), set(sink.set_in(&[], home.as_deref()).0))
             }
-            None => (set(sink.set_in(&[]).0), Vec::new()),
+            None => (set(sink.set_in(&[], home.as_deref()).0), Vec::new()),
         };
         defaults.push(("sessions".to_owned(), Data::texts(sink.sessions.iter().copied())));
         defaults.push(("wake".to_owned(), Data::Flag(true)));
@@ -116,7 +106,7 @@ impl OwnCommand {
     }
 
     /// The arguments after `outlast hook CLIENT`, if that is what a command calls.
-    fn hook_arguments(&self, sink: &WakingHook<'_>, command: &toml::Value) -> Option<Vec<String>> {
+    fn hook_arguments(&self, sink: &WakingHook, command: &toml::Value) -> Option<Vec<String>> {
         let words: Vec<String> = command.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<_>>()?;
         let ([program, hook, client], rest) = words.split_first_chunk::<3>()?;
         (self.is_own_program(program) && hook == "hook" && client == sink.client).then(|| rest.to_vec())
@@ -135,43 +125,55 @@ impl ServerCommand {
     pub(super) fn of(entry: &Value) -> Option<Self> {
         let words =
             |value: &Value| value.as_array().map(|all| all.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect::<Vec<_>>());
-        let mut argv = match &entry["command"] {
+        let command = ["command", "cmd"].iter().find_map(|name| entry.get(name))?;
+        let mut argv = match command {
             Value::String(program) => vec![program.clone()],
             list => words(list)?,
         };
         argv.extend(words(&entry["args"]).unwrap_or_default());
-        let env = ["env", "environment"].iter().find_map(|name| entry[*name].as_object());
+        let env = ["env", "environment", "envs"].iter().find_map(|name| entry[*name].as_object());
         let env = env.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
         (!argv.is_empty()).then(|| Self { env: env.collect(), argv })
     }
 }
 
+/// Whether an entry is of a server that the client connects to, whatever the client calls the address.
+pub(super) fn has_address(entry: &Value) -> bool {
+    ["url", "uri", "httpUrl", "serverUrl"].iter().any(|name| !entry[*name].is_null())
+}
+
 /// A hook that wakes sessions of a client: `outlast hook CLIENT`.
-pub(super) struct WakingHook<'a> {
+#[derive(Debug)]
+pub(super) struct WakingHook {
     pub(super) name: &'static str,
     pub(super) client: &'static str,
-    /// Flags that say where the client is, each with its value if that is not the default.
-    pub(super) flags: &'a [(&'static str, Option<&'a str>)],
+    /// A flag that says where the client keeps its data, and the variable that it repeats.
+    pub(super) home_flag: Option<(&'static str, &'static str)>,
     /// The sessions that it wakes. Written only with a new hook.
-    pub(super) sessions: &'a [&'a str],
+    pub(super) sessions: &'static [&'static str],
     /// Its time limit in seconds, if that is not the default.
     pub(super) limit: Option<u32>,
 }
 
-impl WakingHook<'_> {
-    /// The arguments after `outlast hook CLIENT`, with our flags set; and notes about a flag that is kept as the user set it.
-    fn set_in(&self, there: &[String]) -> (Vec<String>, Vec<String>) {
+impl WakingHook {
+    /// The directory that the variable of its flag names.
+    fn home(&self, place: &InstallPlace<'_>) -> Option<String> {
+        let (_, variable) = self.home_flag?;
+        place.world.path(place.world.var(variable)?).to_str().map(str::to_owned)
+    }
+
+    /// The arguments after `outlast hook CLIENT`, with our flag set; and a note about a flag that is kept as the user set it.
+    fn set_in(&self, there: &[String], home: Option<&str>) -> (Vec<String>, Vec<String>) {
         let (mut words, mut notes) = (there.to_vec(), Vec::new());
-        for (flag, value) in self.flags {
-            let (named, others) = apart(&words, flag);
-            // Without a value from the environment, a flag that the user added is kept. A flag given twice is reduced to one.
-            let wanted = value.or(named.last().map(String::as_str));
-            if value.is_none() && wanted.is_some() {
-                notes.push(format!("the [[hook]] named {} keeps the {flag} of its command", self.name));
-            }
-            if let Some(wanted) = wanted.filter(|wanted| named != [*wanted]) {
-                words = [flag, wanted].map(str::to_owned).into_iter().chain(others).collect();
-            }
+        let Some((flag, _)) = self.home_flag else { return (words, notes) };
+        let (named, others) = apart(&words, flag);
+        // Without a value from the environment, a flag that the user added is kept. A flag given twice is reduced to one.
+        let wanted = home.or(named.last().map(String::as_str));
+        if home.is_none() && wanted.is_some() {
+            notes.push(format!("the [[hook]] named {} keeps the {flag} of its command", self.name));
+        }
+        if let Some(wanted) = wanted.filter(|wanted| named != [*wanted]) {
+            words = [flag, wanted].map(str::to_owned).into_iter().chain(others).collect();
         }
         (words, notes)
     }
