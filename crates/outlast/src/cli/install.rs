@@ -12,6 +12,7 @@ mod installed;
 mod own_command;
 mod target;
 
+use super::hook::{WakeCheck, check_wake};
 use super::out::tame;
 use super::{Context, Failure};
 pub(super) use chosen::client_names;
@@ -21,6 +22,7 @@ use clients::{AgentClient, WakeForm, generic_entry};
 use edit::EditError;
 use file::File;
 pub(super) use installed::{InstalledEntry, installed_entries};
+use outlast_sinks::{Hook, HookCommand, SinkConfig};
 use own_command::OwnCommand;
 pub(super) use own_command::ServerCommand;
 use serde_json::{Value, json};
@@ -78,14 +80,14 @@ enum Step {
 }
 
 impl Install {
-    pub(crate) fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         match self.client.clone() {
-            ChosenClient::Known(client) => self.configure(ctx, client),
+            ChosenClient::Known(client) => self.configure(ctx, client).await,
             ChosenClient::Generic | ChosenClient::Unknown(_) => self.show_generic(ctx),
         }
     }
 
-    fn configure(self, ctx: &Context, client: &'static AgentClient) -> Result<i32, Failure> {
+    async fn configure(self, ctx: &Context, client: &'static AgentClient) -> Result<i32, Failure> {
         let scope = if self.project { Scope::Project } else { Scope::User };
         let place = InstallPlace { world: &ctx.world, config: &ctx.settings.file, scope };
         self.check_flags(client)?;
@@ -132,11 +134,7 @@ impl Install {
                 && !target.is_own_config
                 && let Some(dir) = missing.filter(|_| scope == Scope::User)
             {
-                notes.push(format!(
-                    "there was no {}: {} may not be installed, or not have been run yet",
-                    dir.display(),
-                    client.title
-                ));
+                notes.push(format!("there was no {}: {} may not be installed, or not have been run yet", dir.display(), client.title));
             }
             let done = match (&step, self.undo) {
                 (Step::Nothing, false) => "unchanged",
@@ -186,6 +184,9 @@ impl Install {
         if changed && !self.undo {
             notes.extend(client.notes(scope).map(str::to_owned));
         }
+        if !self.undo {
+            notes.extend(wake_failures(ctx, &targets).await);
+        }
         let status = match (changed, self.undo) {
             (true, false) => "installed",
             (true, true) => "removed",
@@ -232,7 +233,7 @@ impl Install {
         let text = generic_entry(&own);
         if let Some(unknown) = unknown.as_ref().filter(|_| !self.print) {
             let hint = format!("{GENERIC_HINT}\n{text}Known clients: {}", client_names().join(", "));
-            return Err(Failure::refused(unknown, hint));
+            return Err(Failure::refused(unknown, hint).exit(2));
         }
         let notes: Vec<String> = unknown.into_iter().chain([GENERIC_HINT.to_owned()]).collect();
         if ctx.out.json {
@@ -244,6 +245,23 @@ impl Install {
         notes.iter().for_each(|note| ctx.out.remark(note));
         Ok(0)
     }
+}
+
+/// Notes about hooks that were installed and cannot wake the client now.
+async fn wake_failures(ctx: &Context, targets: &[Target]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (name, words) in targets.iter().flat_map(Target::waking_commands) {
+        let dir = ctx.world.user.home.clone().unwrap_or_else(|| "/".into());
+        let mut hook = Hook::new(HookCommand::Argv(words), ctx.world.env.clone(), dir);
+        hook.wakes = true;
+        let Ok(sink) = SinkConfig::hook(name, hook) else { continue };
+        if let Some(WakeCheck::Fails(why)) = check_wake(&sink).await {
+            notes.push(format!(
+                "the [[hook]] named {name} cannot wake it now: {why}. Until it can, notices come with the answers of our tools; `outlast doctor` tries it again"
+            ));
+        }
+    }
+    notes
 }
 
 /// What to do with the generic entry.

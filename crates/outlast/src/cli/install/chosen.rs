@@ -106,9 +106,14 @@ mod tests {
 
     #[test]
     fn only_a_near_miss_gets_a_tip() {
-        for (slip, meant) in
-            [("claud", "claude"), ("cusror", "cursor"), ("gemni", "gemini"), ("opncode", "opencode"), ("winsurf", "windsurf"), ("qwen_code", "qwen-code")]
-        {
+        for (slip, meant) in [
+            ("claud", "claude"),
+            ("cusror", "cursor"),
+            ("gemni", "gemini"),
+            ("opncode", "opencode"),
+            ("winsurf", "windsurf"),
+            ("qwen_code", "qwen-code"),
+        ] {
             let tip = read(slip).unwrap_err();
             assert!(tip.contains("similar value") && tip.contains(&format!("'{meant}'")), "{slip}: {tip}");
         }

@@ -90,9 +90,16 @@ enum ServerList {
 /// The names of the fields that say how we are called.
 #[derive(Debug, Clone, Copy)]
 enum CommandWords {
-    Apart { program: &'static str, args: &'static str, env: &'static str },
+    Apart {
+        program: &'static str,
+        args: &'static str,
+        env: &'static str,
+    },
     /// The program and its arguments are one list.
-    Together { command: &'static str, env: &'static str },
+    Together {
+        command: &'static str,
+        env: &'static str,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -135,18 +142,7 @@ const XDG_CONFIG: &str = "XDG_CONFIG_HOME";
 
 /// A client without anything special.
 const fn client(name: &'static str, title: &'static str, user: UserFile, entry: EntryForm) -> AgentClient {
-    AgentClient {
-        name,
-        aliases: &[],
-        title,
-        profile: None,
-        user,
-        project: &[],
-        entry,
-        wake: WakeForm::Never,
-        note: "",
-        project_note: "",
-    }
+    AgentClient { name, aliases: &[], title, profile: None, user, project: &[], entry, wake: WakeForm::Never, note: "", project_note: "" }
 }
 
 const fn file(variables: &'static [(&'static str, VariableMeaning)], home: &'static str, names: &'static [&'static str]) -> UserFile {
@@ -332,8 +328,7 @@ pub(super) static CLIENTS: [AgentClient; 15] = [
     },
     AgentClient {
         aliases: &["mistral-vibe", "mistral"],
-        project: &[".vibe/config.toml"],
-        project_note: "Vibe reads the files of a project only if you trust its folder",
+        // It reads `.vibe/config.toml` of a project that is trusted, and 3.0.2 starts no server that is named there.
         ..client(
             "vibe",
             "Mistral Vibe",
@@ -446,9 +441,7 @@ impl EntryForm {
                 let path = path.iter().copied().chain(["outlast"]).collect();
                 FileEdits::Json(vec![JsonEdit::Member { path, fields, defaults }])
             }
-            ServerList::TomlTable(list) => {
-                FileEdits::Toml(vec![TomlEdit::Table { path: vec![list, "outlast"], fields, defaults }])
-            }
+            ServerList::TomlTable(list) => FileEdits::Toml(vec![TomlEdit::Table { path: vec![list, "outlast"], fields, defaults }]),
             ServerList::TomlRows(list) => FileEdits::Toml(vec![TomlEdit::Row { list, name: "outlast", fields, defaults }]),
             ServerList::Yaml(map) => FileEdits::Yaml(YamlEdit { map, name: "outlast", fields, defaults }),
         }

@@ -44,6 +44,21 @@ impl Target {
         Self { is_own_config: true, kept_notes, ..self }
     }
 
+    /// The names and commands of its waking hooks, as they are in the file.
+    pub(super) fn waking_commands(&self) -> Vec<(&'static str, Vec<String>)> {
+        let FileEdits::Toml(all) = &self.edits else { return Vec::new() };
+        let Ok(file) = File::read(&self.path) else { return Vec::new() };
+        let command = |edit: &toml::TomlEdit| match edit {
+            toml::TomlEdit::Row { list, name, .. } if self.is_own_config => {
+                let row = toml::row(file.text(), list, name).ok().flatten()?;
+                let words = row.get("command")?.as_array()?.iter().map(|word| word.as_str().map(str::to_owned));
+                Some((*name, words.collect::<Option<_>>()?))
+            }
+            _ => None,
+        };
+        all.iter().filter_map(command).collect()
+    }
+
     /// Whether an earlier `outlast install` changed this text. In our own configuration, an entry for any client counts.
     pub(super) fn has_own_entries(&self, text: &str) -> bool {
         let wakes = |name: &str| toml::row(text, "hook", name).is_ok_and(|row| row.is_some());
@@ -140,4 +155,3 @@ impl FileEdits {
         }
     }
 }
-

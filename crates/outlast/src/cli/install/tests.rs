@@ -24,9 +24,7 @@ fn shown(world: &World, own: &OwnCommand, scope: Scope) -> String {
     let mut out = String::new();
     for client in &CLIENTS {
         match client.targets(&place, own) {
-            Ok(targets) => {
-                targets.iter().for_each(|t| out += &format!("## {}: {}\n{}\n", client.name, t.path.display(), t.edits.alone()))
-            }
+            Ok(targets) => targets.iter().for_each(|t| out += &format!("## {}: {}\n{}\n", client.name, t.path.display(), t.edits.alone())),
             Err(e) => out += &format!("## {}: {}\n\n", client.name, e.error()),
         }
     }
