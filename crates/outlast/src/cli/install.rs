@@ -10,7 +10,9 @@ pub(crate) mod edit;
 mod file;
 mod installed;
 mod own_command;
+mod place;
 mod target;
+mod wakes;
 
 use super::hook::{WakeCheck, check_wake};
 use super::out::tame;
@@ -25,10 +27,11 @@ pub(super) use installed::{InstalledEntry, installed_entries};
 use outlast_sinks::{Hook, HookCommand, SinkConfig};
 use own_command::OwnCommand;
 pub(super) use own_command::ServerCommand;
+use place::InstallPlace;
+pub(super) use place::Scope;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-pub(super) use target::Scope;
-use target::{InstallPlace, Target};
+use target::Target;
 
 /// Configure an agent's client to use Outlast
 ///

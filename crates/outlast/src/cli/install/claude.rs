@@ -1,10 +1,11 @@
 //! The hooks of Claude Code in its `settings.json`.
 
-use super::clients::{UserFile, VariableMeaning};
+use super::Failure;
 use super::edit::Data;
 use super::edit::json::{JsonEdit, Ours};
-use super::target::{FileEdits, InstallPlace, Scope, Target};
-use super::{Failure, OwnCommand};
+use super::own_command::OwnCommand;
+use super::place::{InstallPlace, Scope, UserFile, VariableMeaning};
+use super::target::{FileEdits, Target};
 use serde_json::Value;
 
 /// The time limit of a hook that delivers what is pending and returns, in seconds.

@@ -7,9 +7,12 @@ use super::edit::json::JsonEdit;
 use super::edit::toml::TomlEdit;
 use super::edit::yaml::YamlEdit;
 use super::edit::{Data, Fields};
-use super::own_command::WakingHook;
-use super::target::{FileEdits, InstallPlace, Scope, Target};
-use super::{Failure, File, OwnCommand};
+use super::own_command::OwnCommand;
+use super::place::VariableMeaning::Directory;
+use super::place::{InstallPlace, Scope, UserFile, VariableMeaning};
+use super::target::{FileEdits, Target};
+use super::wakes::{self, WakingHook};
+use super::{Failure, File};
 use crate::cli::hook::HERMES_OVER_MCP;
 use outlast_client::code;
 use std::path::PathBuf;
@@ -41,25 +44,6 @@ pub(crate) struct AgentClient {
     /// The same, in the files of a project.
     project_note: &'static str,
 }
-
-/// Where a file of the user's is: below a directory that a variable names, else below the home directory.
-#[derive(Debug)]
-pub(super) struct UserFile {
-    /// The first of these variables that is set counts.
-    pub(super) variables: &'static [(&'static str, VariableMeaning)],
-    pub(super) home: &'static str,
-    /// The names of the file; the first that exists is meant.
-    pub(super) names: &'static [&'static str],
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) enum VariableMeaning {
-    /// The file is below this path in the directory.
-    Directory(&'static str),
-    /// It names the file.
-    File,
-}
-use VariableMeaning::Directory;
 
 /// What our entry looks like.
 #[derive(Debug)]
@@ -124,9 +108,9 @@ pub(super) enum WakeForm {
     /// Hooks of the client itself, which are installed with it.
     OwnHooks(fn(&InstallPlace<'_>, &OwnCommand) -> Result<Target, Failure>),
     /// A hook of ours.
-    Always(WakingHook),
+    Always(&'static WakingHook),
     /// A hook of ours, for which a server of the client has to run.
-    OnRequest(WakingHook),
+    OnRequest(&'static WakingHook),
 }
 
 const PLAIN: CommandWords = CommandWords::Apart { program: "command", args: "args", env: "env" };
@@ -165,14 +149,7 @@ pub(super) static CLIENTS: [AgentClient; 15] = [
     },
     AgentClient {
         project: &[".codex/config.toml"],
-        wake: WakeForm::Always(WakingHook {
-            name: "wake-codex",
-            client: "codex",
-            home_flag: Some(("--codex-home", "CODEX_HOME")),
-            sessions: &["codex:*"],
-            // The hook waits for a turn, so its limit is longer than a turn.
-            limit: Some(TOOL_LIMIT),
-        }),
+        wake: WakeForm::Always(&wakes::CODEX),
         ..client(
             "codex",
             "Codex",
@@ -187,13 +164,7 @@ pub(super) static CLIENTS: [AgentClient; 15] = [
     },
     AgentClient {
         project: &["opencode.jsonc", "opencode.json"],
-        wake: WakeForm::OnRequest(WakingHook {
-            name: "wake-opencode",
-            client: "opencode",
-            home_flag: None,
-            sessions: &["opencode:*", "mcp:opencode:*"],
-            limit: None,
-        }),
+        wake: WakeForm::OnRequest(&wakes::OPENCODE),
         ..client(
             "opencode",
             "opencode",
@@ -208,13 +179,7 @@ pub(super) static CLIENTS: [AgentClient; 15] = [
     AgentClient {
         // It calls itself `mcp`.
         profile: Some("hermes"),
-        wake: WakeForm::OnRequest(WakingHook {
-            name: "wake-hermes",
-            client: "hermes",
-            home_flag: None,
-            sessions: &["hermes:*"],
-            limit: Some(TOOL_LIMIT),
-        }),
+        wake: WakeForm::OnRequest(&wakes::HERMES),
         ..client(
             "hermes",
             "Hermes",
@@ -375,8 +340,8 @@ impl AgentClient {
         let mut targets = vec![Target::new(the_one_in_use(&paths, &edits), edits)];
         match &self.wake {
             WakeForm::OwnHooks(hooks) => targets.push(hooks(place, own)?),
-            WakeForm::Always(hook) => targets.push(own.waking_target(place, hook)),
-            WakeForm::OnRequest(hook) if own.should_wake => targets.push(own.waking_target(place, hook)),
+            WakeForm::Always(hook) => targets.push(waking_target(place, own, hook)),
+            WakeForm::OnRequest(hook) if own.should_wake => targets.push(waking_target(place, own, hook)),
             WakeForm::OnRequest(_) | WakeForm::Never => {}
         }
         Ok(targets)
@@ -387,34 +352,14 @@ impl AgentClient {
     }
 }
 
-/// The names of the waking hooks of all clients.
-pub(super) fn waking_hooks() -> impl Iterator<Item = &'static str> {
-    CLIENTS.iter().filter_map(|client| match &client.wake {
-        WakeForm::Always(hook) | WakeForm::OnRequest(hook) => Some(hook.name),
-        WakeForm::OwnHooks(_) | WakeForm::Never => None,
-    })
+fn waking_target(place: &InstallPlace<'_>, own: &OwnCommand, hook: &WakingHook) -> Target {
+    let (edit, notes) = hook.edit(place, own);
+    Target::new(place.config.to_owned(), FileEdits::Toml(vec![edit])).in_own_config(notes)
 }
 
 /// Our entry as most clients have it, for one that is not in the table.
 pub(super) fn generic_entry(own: &OwnCommand) -> String {
     entry(MCP_SERVERS).edits(own).alone()
-}
-
-impl UserFile {
-    pub(super) fn paths(&self, place: &InstallPlace<'_>) -> Result<Vec<PathBuf>, Failure> {
-        let dir = self.variables.iter().find_map(|(name, meaning)| Some((place.world.path(place.world.var(name)?), *meaning)));
-        let dir = match dir {
-            Some((file, VariableMeaning::File)) => return Ok(vec![file]),
-            Some((dir, Directory(below))) => dir.join(below),
-            None => place.world.user.home.as_ref().ok_or_else(|| self.no_home())?.join(self.home),
-        };
-        Ok(self.names.iter().map(|name| dir.join(name)).collect())
-    }
-
-    fn no_home(&self) -> Failure {
-        let names: Vec<&str> = ["HOME"].into_iter().chain(self.variables.iter().map(|(name, _)| *name)).collect();
-        Failure::refused("no home directory is known", format!("set {}", names.join(" or ")))
-    }
 }
 
 /// The file with our entry, else the first that exists, else a new one.

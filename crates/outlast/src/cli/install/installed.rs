@@ -2,7 +2,7 @@
 
 use super::clients::{AgentClient, CLIENTS};
 use super::own_command::{OwnCommand, ServerCommand};
-use super::target::{InstallPlace, Scope};
+use super::place::{InstallPlace, Scope};
 use super::{Context, File, refusal};
 use std::path::PathBuf;
 

@@ -1,28 +1,11 @@
 //! A file of a client, and the entries of ours that it should have.
 
-use super::clients::waking_hooks;
 use super::edit::{EditError, json, toml, yaml};
-use super::own_command::has_address;
-use super::{Failure, File, OwnCommand, ServerCommand, is_within, refusal};
+use super::own_command::{OwnCommand, ServerCommand, has_address};
+use super::{Failure, File, is_within, refusal, wakes};
 use crate::cli::out::tame;
-use crate::config::World;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-
-/// Where the files to change are.
-#[derive(Clone, Copy)]
-pub(super) struct InstallPlace<'a> {
-    pub(super) world: &'a World,
-    /// The configuration file of Outlast.
-    pub(super) config: &'a Path,
-    pub(super) scope: Scope,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
-    User,
-    Project,
-}
+use std::path::PathBuf;
 
 /// A file, and the entries that it should have.
 pub(super) struct Target {
@@ -61,13 +44,13 @@ impl Target {
 
     /// Whether an earlier `outlast install` changed this text. In our own configuration, an entry for any client counts.
     pub(super) fn has_own_entries(&self, text: &str) -> bool {
-        let wakes = |name: &str| toml::row(text, "hook", name).is_ok_and(|row| row.is_some());
-        (self.is_own_config && waking_hooks().any(wakes)) || self.edits.take(text).is_ok_and(|without| without != text)
+        let has_hook = |name: &str| toml::row(text, "hook", name).is_ok_and(|row| row.is_some());
+        (self.is_own_config && wakes::names().any(has_hook)) || self.edits.take(text).is_ok_and(|without| without != text)
     }
 
     /// A text without our entries. From our own configuration, the entries for all clients are removed.
     pub(super) fn without_own_entries(&self, text: &str) -> Option<String> {
-        let rows = waking_hooks().filter(|_| self.is_own_config);
+        let rows = wakes::names().filter(|_| self.is_own_config);
         let rows = rows.map(|name| toml::TomlEdit::Row { list: "hook", name, fields: Vec::new(), defaults: Vec::new() });
         let text = rows.into_iter().try_fold(text.to_owned(), |text, row| toml::take(&text, &row)).ok()?;
         self.edits.take(&text).ok()
@@ -75,7 +58,7 @@ impl Target {
 
     /// Whether a change would lose part of the text. A new path of our own program does not count.
     pub(super) fn loses(&self, before: &str, after: &str, own: &OwnCommand) -> bool {
-        let rows = waking_hooks().filter(|_| self.is_own_config).filter_map(|name| toml::row(before, "hook", name).ok().flatten());
+        let rows = wakes::names().filter(|_| self.is_own_config).filter_map(|name| toml::row(before, "hook", name).ok().flatten());
         let rows = rows.filter_map(|row| serde_json::to_value(row).ok());
         let calls = rows.chain(self.edits.entry(before).ok().flatten()).filter_map(|entry| ServerCommand::of(&entry));
         let calls = calls.filter(|call| !call.argv[0].is_empty());
