@@ -2,20 +2,26 @@
 
 use super::super::hook::{WakeCheck, check_wake};
 use super::{Check, Context};
+use std::path::Path;
 
 const NAME: &str = "wake";
 
 pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
     let mut all = Vec::new();
     for sink in &ctx.settings.sinks.calls {
-        all.extend(check_wake(sink).await.map(|found| judge(&sink.name, found)));
+        all.extend(check_wake(sink).await.map(|found| judge(&sink.name, found, &ctx.world.program)));
     }
     all
 }
 
-fn judge(name: &str, found: WakeCheck) -> Check {
+/// `own` is this program.
+fn judge(name: &str, found: WakeCheck, own: &Path) -> Check {
     match found {
-        WakeCheck::Works => Check::ok(NAME, format!("the hook {name} reaches the agent it is for")),
+        WakeCheck::Works(program) => {
+            let is_this = program.canonicalize().is_ok_and(|path| own.canonicalize().is_ok_and(|own| own == path));
+            let by = if is_this { String::new() } else { format!(", by {}, which is another program than this one", program.display()) };
+            Check::ok(NAME, format!("the hook {name} reaches the agent it is for{by}"))
+        }
         WakeCheck::NotTried => {
             Check::ok(NAME, format!("the program of the hook {name} is there; `outlast hook test {name}` runs it, which may wake an agent"))
         }
@@ -35,7 +41,14 @@ mod tests {
 
     #[test]
     fn each_finding_says_what_it_means() {
-        let all = [WakeCheck::Works, WakeCheck::NotTried, WakeCheck::ShellLine, WakeCheck::Fails("there is no /opt/outlast".into())];
-        insta::assert_snapshot!(shown(&all.map(|found| judge("wake-codex", found))));
+        let (own, other) = (Path::new("/bin/sh"), "/opt/outlast");
+        let all = [
+            WakeCheck::Works(own.into()),
+            WakeCheck::Works(other.into()),
+            WakeCheck::NotTried,
+            WakeCheck::ShellLine,
+            WakeCheck::Fails(format!("there is no {other}")),
+        ];
+        insta::assert_snapshot!(shown(&all.map(|found| judge("wake-codex", found, own))));
     }
 }

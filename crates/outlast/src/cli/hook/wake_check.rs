@@ -12,8 +12,8 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
 /// What is known about a hook that wakes an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WakeCheck {
-    /// It calls us, and we reached the agent.
-    Works,
+    /// It calls the `outlast` at this path, which reached the agent.
+    Works(PathBuf),
     /// It cannot work now, for this reason.
     Fails(String),
     /// Its program is there. It is not run, because that might wake an agent.
@@ -32,9 +32,10 @@ pub(crate) async fn check_wake(sink: &SinkConfig) -> Option<WakeCheck> {
         HookCommand::Shell(_) => return Some(WakeCheck::ShellLine),
         HookCommand::Argv(words) => words,
     };
-    if let Err(why) = found(hook, words.first().map_or("", String::as_str)) {
-        return Some(WakeCheck::Fails(why));
-    }
+    let program = match found(hook, words.first().map_or("", String::as_str)) {
+        Ok(program) => program,
+        Err(why) => return Some(WakeCheck::Fails(why)),
+    };
     if !is_own(words) {
         return Some(WakeCheck::NotTried);
     }
@@ -42,7 +43,7 @@ pub(crate) async fn check_wake(sink: &SinkConfig) -> Option<WakeCheck> {
     let check = Hook { command, time_limit: CHECK_TIMEOUT, ..hook.clone() };
     let trial = try_sink(&SinkConfig { way: Way::Hook(check), ..sink.clone() }, &test::delivery(&sink.name)).await;
     Some(match trial.failure {
-        None => WakeCheck::Works,
+        None => WakeCheck::Works(program),
         // An earlier version does not know the flag.
         Some(_) if trial.output.contains("unexpected argument '--check'") => WakeCheck::NotTried,
         Some(why) => WakeCheck::Fails(trial.output.lines().find(|line| !line.trim().is_empty()).map_or(why, |line| said(line).to_owned())),
