@@ -12,6 +12,8 @@ pub struct Counts {
     pub running: u64,
     /// How many notices wait for the owner, at most 1,000.
     pub waiting: u64,
+    /// How many hooks could not wake an agent when they were last called.
+    pub failing: u64,
 }
 
 impl Client {
@@ -23,12 +25,12 @@ impl Client {
             Ok(client) => client,
             Err(e) if e.is_not_running() => {
                 let waiting = if to.owner.session.is_none() { left_behind(&to.home) } else { 0 };
-                return Ok(Counts { running: 0, waiting });
+                return Ok(Counts { waiting, ..Counts::default() });
             }
             Err(e) => return Err(e),
         };
         let active = client.activity(Activity::Any).await?;
-        Ok(Counts { running: active.running, waiting: active.waiting.unwrap_or_default() })
+        Ok(Counts { running: active.running, waiting: active.waiting.unwrap_or_default(), failing: active.failing.unwrap_or_default() })
     }
 }
 

@@ -5,6 +5,7 @@
 //! takers cannot both get it.
 
 pub(crate) mod barrier;
+mod failed_wakes;
 mod outbox;
 mod recent;
 mod table;

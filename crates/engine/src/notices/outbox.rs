@@ -1,6 +1,7 @@
 //! The handle on notices. Each verb is one transaction of the index's writer.
 
 use super::barrier::{self, Barrier};
+use super::failed_wakes::FailedWakes;
 use super::recent::{Following, Recent};
 use super::table::{
     self, Claim, Claimed, Moment, NamedBy, NoticeDraft, NoticeEntry, NoticeFilter, OpenSession, OwedDelivery, PushResult, SettleResult,
@@ -40,6 +41,7 @@ pub(crate) struct Outbox {
     /// Changes whenever a notice was leased: the lease may run out without a report.
     leases: Arc<watch::Sender<u64>>,
     recent: Recent,
+    failed_wakes: FailedWakes,
     /// Notified when the breaker holds back matches.
     breaker_paused: Arc<Notify>,
 }
@@ -47,7 +49,15 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new(index: Index, writer: NoticeWriter) -> Self {
         let (news, leases) = (Arc::new(watch::channel(0).0), Arc::new(watch::channel(0).0));
-        Self { index, writer: Arc::new(writer), news, leases, recent: Recent::default(), breaker_paused: Arc::default() }
+        Self {
+            index,
+            writer: Arc::new(writer),
+            news,
+            leases,
+            recent: Recent::default(),
+            failed_wakes: FailedWakes::default(),
+            breaker_paused: Arc::default(),
+        }
     }
 
     /// Changes whenever there may be a notice or a delivery to take.
@@ -382,6 +392,9 @@ impl Outbox {
         now: Time,
     ) -> Result<(bool, Option<ProcessId>), IndexError> {
         let wakes = self.wakes(&sink);
+        if wakes {
+            self.failed_wakes.note(&sink, &how);
+        }
         // A notice that a waking sink does not deliver is free for other takers again.
         let again = matches!(how, PushResult::Again { .. } | PushResult::Later { .. }) || (wakes && how != PushResult::Delivered);
         let work = move |db: &Connection| match wakes {
@@ -444,6 +457,11 @@ impl Outbox {
         }
         let (writer, now) = (Arc::clone(&self.writer), self.now());
         self.index.work(move |db| table::failing(db, &writer.sinks, now)).await
+    }
+
+    /// The hooks that could not wake an agent when they were last called.
+    pub(crate) fn failed_wakes(&self) -> &FailedWakes {
+        &self.failed_wakes
     }
 
     /// How many deliveries are open.

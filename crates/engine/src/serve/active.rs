@@ -32,6 +32,7 @@ pub(super) async fn active(asked: &RequestContext, about: Activity) -> Result<Ac
     if is_about_all {
         let session = asked.owner.session.clone().unwrap_or_default();
         answer.waiting = Some(asked.parts.outbox.waiting(&session, asked.asker.clone(), now).await.map_err(|e| refuse::index(&e))?);
+        answer.failing = Some(asked.parts.outbox.failed_wakes().count());
     }
     Ok(answer)
 }

@@ -10,9 +10,15 @@ pub(super) async fn engine_status(asked: &RequestContext) -> Result<EngineStatus
     let counts = asked.parts.table.counts().await?;
     // If the index cannot be written, other requests report that. The status is answered all the same.
     let failing = parts.outbox.failing().await.unwrap_or_default();
+    let wakes = parts.outbox.failed_wakes().all();
     let late = failing
         .into_iter()
+        .filter(|(sink, ..)| !wakes.contains_key(sink))
         .map(|(sink, waiting, why)| format!("the sink {sink} did not take {waiting} notices, and is tried again: {why}"));
+    let wakes = wakes.iter().map(|(sink, failed)| {
+        let times = if failed.calls == 1 { "when it was last called".to_owned() } else { format!("in its last {} calls", failed.calls) };
+        format!("the hook {sink} could not wake an agent {times}: {}", failed.reason)
+    });
     let unreadable = lock(&parts.intake.unreadable).clone();
     let unreadable = unreadable.into_iter().map(|id| {
         format!("the notices of {id} could not be made: reading its files panicked (engine.log says where); an engine that can read them makes them")
@@ -22,7 +28,7 @@ pub(super) async fn engine_status(asked: &RequestContext) -> Result<EngineStatus
     status.running = counts.running;
     status.known = counts.known;
     status.recovered = parts.at_start.recovered;
-    status.degraded = parts.at_start.degraded.iter().cloned().chain(unreadable).chain(late).collect();
+    status.degraded = parts.at_start.degraded.iter().cloned().chain(unreadable).chain(late).chain(wakes).collect();
     status.keeper = parts.launcher.starter.copy().path.display().to_string();
     status.shell = login(asked);
     status.settings.clone_from(&parts.config.settings);

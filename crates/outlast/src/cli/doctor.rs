@@ -9,6 +9,7 @@ mod notices;
 mod place;
 mod processes;
 mod trial;
+mod wakes;
 
 use super::out::{Out, Tone};
 use super::table::wrap;
@@ -116,6 +117,7 @@ impl Doctor {
         let mut checks = examine(ctx, &facts);
         checks.extend(gateway::checks(ctx).await);
         checks.extend(agents::checks(ctx).await);
+        checks.extend(wakes::checks(ctx).await);
         let worst = checks.iter().map(|c| c.state).max().unwrap_or(CheckState::Ok);
         if ctx.out.json {
             ctx.out.object(&json!({"status": worst, "checks": checks}))?;

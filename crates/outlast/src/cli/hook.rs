@@ -8,6 +8,7 @@ mod newest_waiter;
 mod opencode;
 mod session_lock;
 mod test;
+mod wake_check;
 
 use super::explain::{self, Explained};
 use super::{Context, Failure};
@@ -16,6 +17,8 @@ use outlast_tools::{HookInput, LONGEST_HOOK_INPUT, ToTell};
 use session_lock::SessionLock;
 use std::io::Read as _;
 use std::path::Path;
+
+pub(super) use wake_check::{WakeCheck, check_wake};
 
 /// The session of processes that Hermes starts over MCP without saying in which of its sessions.
 pub(super) const HERMES_OVER_MCP: &str = hermes::OVER_MCP;
@@ -44,7 +47,7 @@ enum HookVerb {
 
 impl Hook {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        if !matches!(self.command, HookVerb::Test(_)) && explain::is_typed() {
+        if !self.command.is_for_users() && explain::is_typed() {
             return explain::tell(ctx, Explained::Hook);
         }
         match self.command {
@@ -53,6 +56,19 @@ impl Hook {
             HookVerb::Codex(args) => args.perform(ctx).await,
             HookVerb::Opencode(args) => args.perform(ctx).await,
             HookVerb::Hermes(args) => args.perform(ctx).await,
+        }
+    }
+}
+
+impl HookVerb {
+    /// Whether it does without the input that another program writes.
+    fn is_for_users(&self) -> bool {
+        match self {
+            Self::Test(_) => true,
+            Self::Claude(_) => false,
+            Self::Codex(args) => args.is_check(),
+            Self::Opencode(args) => args.is_check(),
+            Self::Hermes(args) => args.is_check(),
         }
     }
 }

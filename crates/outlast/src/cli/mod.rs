@@ -415,7 +415,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Mcp(args) => args.perform(ctx).await,
         Verb::AcpProxy(args) => args.perform(ctx).await,
         Verb::Hook(args) => args.perform(ctx).await,
-        Verb::Install(args) => args.perform(ctx),
+        Verb::Install(args) => args.perform(ctx).await,
         Verb::Doctor(args) => args.perform(ctx).await,
         Verb::Report(args) => args.perform(ctx).await,
         Verb::Config(args) => args.perform(ctx).await,

@@ -1,4 +1,4 @@
-//! One line for a user at a terminal: notices wait.
+//! A line for a user at a terminal: notices wait, or hooks that wake agents fail.
 
 use super::{Context, prompt};
 use outlast_client::{Client, Connect};
@@ -11,8 +11,16 @@ pub(super) async fn tell(ctx: &Context) {
     let to = Connect::to(&ctx.settings.home);
     // An engine that does not answer is reported by the verbs that need it.
     let Ok(Ok(counts)) = tokio::time::timeout(prompt::PATIENCE, Client::counts(&to)).await else { return };
-    if let Some(line) = line(counts.waiting) {
+    for line in [line(counts.waiting), failing(counts.failing)].into_iter().flatten() {
         ctx.out.tip(&line);
+    }
+}
+
+fn failing(hooks: u64) -> Option<String> {
+    match hooks {
+        0 => None,
+        1 => Some("a hook could not wake its agent; `outlast doctor` says why".to_owned()),
+        n => Some(format!("{n} hooks could not wake their agents; `outlast doctor` says why")),
     }
 }
 

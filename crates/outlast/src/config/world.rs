@@ -201,12 +201,6 @@ impl World {
         self.xdg("XDG_CONFIG_HOME", ".config")
     }
 
-    /// A directory of another program: the one that its variable names, else one below the user's home.
-    pub(crate) fn place(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
-        let set = self.var(variable).map(|dir| self.path(dir));
-        set.or_else(|| self.user.home.as_ref().map(|home| home.join(below_home)))
-    }
-
     /// The path of this executable that stays valid after an upgrade: the one in `PATH`, else its own. None if it has no path.
     pub(crate) fn lasting_program(&self) -> Option<PathBuf> {
         let real = self.program.canonicalize().ok().filter(|p| p.is_absolute() && !self.program.starts_with("/proc"))?;

@@ -7,7 +7,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const CLIENTS: [&str; 5] = ["claude", "codex", "opencode", "hermes", "kimi"];
+const CLIENTS: [&str; 15] = [
+    "claude", "codex", "opencode", "hermes", "kimi", "cursor", "vscode", "gemini", "qwen", "cline", "zed", "windsurf", "goose", "amp",
+    "vibe",
+];
+/// Those of them that have no configuration of a project.
+const WITHOUT_PROJECTS: [&str; 5] = ["hermes", "cline", "windsurf", "goose", "vibe"];
 
 /// Everything below the user's home: path, mode and bytes.
 fn tree(dir: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
@@ -43,6 +48,28 @@ fn lived_in(p: &Product) {
         ),
         (".hermes/config.yaml", "# mine\nmodel:\n  default: x\nmcp_servers:\n  other: # why\n    command: y\n"),
         (".kimi-code/mcp.json", "{\n\t\"mcpServers\": {}\n}\n"),
+        (".cursor/mcp.json", "{\"mcpServers\": {\"other\": {\"url\": \"http://127.0.0.1:9\"}}}"),
+        (".config/Code/User/mcp.json", "{\r\n\t// mine\r\n\t\"servers\": {},\r\n\t\"inputs\": [],\r\n}\r\n"),
+        (".gemini/settings.json", "{\n  \"security\": { \"auth\": { \"selectedType\": \"gemini-api-key\" } } // a key\n}"),
+        (
+            ".qwen/settings.json",
+            "{\n    \"mcpServers\": {\n        \"other\": { \"command\": \"x\" } /* why */\n    },\n    \"$version\": 3\n}\n",
+        ),
+        (
+            ".cline/data/settings/cline_mcp_settings.json",
+            "{\n  \"mcpServers\": {\n    \"other\": {\"transport\": {\"type\": \"stdio\", \"command\": \"x\"}}\n  }\n}",
+        ),
+        (
+            ".config/zed/settings.json",
+            "// Zed settings\n//\n// See https://zed.dev/docs\n{\n  \"theme\": \"One Dark\",\n  \"context_servers\": {\n    // none yet\n  },\n}\n",
+        ),
+        (".codeium/windsurf/mcp_config.json", "{}"),
+        (
+            ".config/goose/config.yaml",
+            "GOOSE_MODEL: x\nextensions:\n  developer:\n    enabled: true\n    type: platform\n    name: developer # all of it\n# end\n",
+        ),
+        (".config/amp/settings.jsonc", "{\n  // costs\n  \"amp.showCosts\": true,\n}\n"),
+        (".vibe/config.toml", "active_model = \"m\" # mine\nmcp_servers = []\n\n[[models]]\nname = \"m\"\n"),
         (".config/outlast/config.toml", "[retention]\ndays = 3 # not more"),
     ] {
         let path = home.join(path);
@@ -84,6 +111,77 @@ fn undoing_gives_every_byte_back_and_installing_twice_changes_none() {
             assert_eq!(p.json(["install", client, "--undo"])["status"], "absent");
         }
         assert_eq!(tree(&p.user()), before, "nothing is left of it");
+    }
+}
+
+#[test]
+fn the_files_of_a_project_are_given_back_too() {
+    let p = product();
+    let before = tree(&p.work());
+    for client in CLIENTS {
+        let call = |more: &[&str]| p.json([&["install", client, "--project"], more].concat());
+        if WITHOUT_PROJECTS.contains(&client) {
+            let refused = call(&[]);
+            assert!(refused["hint"].as_str().unwrap().contains("leave --project out"), "{refused}");
+            continue;
+        }
+        assert_eq!(call(&["--print"])["files"][0]["status"], "would be a new file");
+        let done = call(&[]);
+        let file = Path::new(done["files"][0]["path"].as_str().unwrap());
+        assert!(done["status"] == "installed" && file.starts_with(p.work()), "{done}");
+        assert_eq!(call(&[])["status"], "unchanged");
+        assert_eq!(call(&["--undo"])["status"], "removed", "{client}");
+        assert_eq!(tree(&p.work()), before, "{client}");
+    }
+}
+
+#[test]
+fn a_client_that_is_not_known_gets_an_entry_to_paste_and_no_wrong_tip() {
+    let p = product();
+    let us = p.program().canonicalize().unwrap();
+    let before = tree(&p.user());
+    for args in [&["install", "--print", "generic"][..], &["install", "generic"], &["install", "aider", "--print"]] {
+        let said = p.call(args).good();
+        let entry: Value = serde_json::from_slice(&said.out).unwrap();
+        assert_eq!(entry["mcpServers"]["outlast"]["command"], json!(us), "{said:?}");
+        assert!(said.err.contains("660 s"), "{said:?}");
+    }
+    let asked = p.json(["install", "generic", "--profile", "codex"]);
+    assert!(asked["files"][0]["text"].as_str().unwrap().contains("\"--profile\", \"codex\""), "{asked}");
+    let refused = p.json(["install", "aider"]);
+    let hint = refused["hint"].as_str().unwrap();
+    assert!(refused["error"].as_str().unwrap().contains("nothing was written") && hint.contains(us.to_str().unwrap()), "{refused}");
+    assert_eq!(p.call(["install", "aider"]).code, Some(2));
+    for flag in ["--undo", "--project", "--wake", "--ask"] {
+        let refused = p.json(["install", "generic", flag]);
+        assert!(refused["error"].as_str().unwrap().contains(flag), "{refused}");
+    }
+    let near = p.call(["install", "claud"]);
+    assert!(near.code == Some(2) && near.err.contains("'claude'"), "{near:?}");
+    assert_eq!(tree(&p.user()), before);
+}
+
+#[test]
+fn a_server_of_the_user_with_our_name_is_refused_in_every_form_of_a_client() {
+    let p = product();
+    for (client, file, theirs) in [
+        ("windsurf", ".codeium/windsurf/mcp_config.json", r#"{"mcpServers": {"outlast": {"serverUrl": "http://127.0.0.1:9"}}}"#),
+        ("gemini", ".gemini/settings.json", r#"{"mcpServers": {"outlast": {"httpUrl": "http://127.0.0.1:9"}}}"#),
+        (
+            "cline",
+            ".cline/data/settings/cline_mcp_settings.json",
+            r#"{"mcpServers": {"outlast": {"transport": {"type": "stdio", "command": "outlast"}}}}"#,
+        ),
+        ("goose", ".config/goose/config.yaml", "extensions:\n  outlast:\n    type: stdio\n    cmd: other\n    args: []\n"),
+        ("vibe", ".vibe/config.toml", "[[mcp_servers]]\nname = \"outlast\"\ntransport = \"http\"\nurl = \"http://127.0.0.1:9\"\n"),
+    ] {
+        let path = p.user().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, theirs).unwrap();
+        let refused = p.json(["install", client]);
+        assert!(refused["error"].as_str().unwrap().contains("another server of the name outlast"), "{client}: {refused}");
+        p.json(["install", client, "--undo"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), theirs);
     }
 }
 
@@ -525,6 +623,8 @@ fn asks(p: &Product, test: &str, name: &str, args: &[&str]) -> Option<String> {
         .env("HOME", p.user())
         .env("PATH", path)
         .env("LANG", "C.UTF-8")
+        // Gemini CLI starts servers in folders that it trusts.
+        .env("GEMINI_CLI_TRUST_WORKSPACE", "true")
         .current_dir(p.work())
         .stdin(std::process::Stdio::null());
     let said = call.output().expect("it runs");
@@ -565,4 +665,36 @@ fn hermes_takes_the_entry() {
     p.json(["install", "hermes"]);
     let Some(said) = asks(&p, "hermes_takes_the_entry", "hermes", &["mcp", "list"]) else { return };
     assert!(said.contains("outlast") && said.contains("other"), "{said}");
+}
+
+/// The servers that a client lists, once ours is installed.
+fn lists(test: &str, client: &str, program: &str, args: &[&str]) -> Option<String> {
+    let p = product();
+    p.json(["install", client]);
+    let said = asks(&p, test, program, args)?;
+    assert!(said.contains("outlast") && said.contains(p.program().canonicalize().unwrap().to_str().unwrap()), "{said}");
+    Some(said)
+}
+
+#[test]
+fn gemini_starts_our_server() {
+    let Some(said) = lists("gemini_starts_our_server", "gemini", "gemini", &["mcp", "list"]) else { return };
+    assert!(said.contains("Connected"), "{said}");
+}
+
+#[test]
+fn qwen_starts_our_server() {
+    let Some(said) = lists("qwen_starts_our_server", "qwen", "qwen", &["mcp", "list"]) else { return };
+    assert!(said.contains("Connected"), "{said}");
+}
+
+#[test]
+fn amp_takes_the_entry() {
+    lists("amp_takes_the_entry", "amp", "amp", &["mcp", "list"]);
+}
+
+#[test]
+fn goose_takes_the_entry() {
+    let Some(said) = lists("goose_takes_the_entry", "goose", "goose", &["info", "-v"]) else { return };
+    assert!(said.contains("type: stdio"), "{said}");
 }

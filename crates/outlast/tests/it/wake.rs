@@ -1,8 +1,11 @@
 //! Hooks that wake an agent: what they tell is told, and what the agent has by other ways does not wake it.
 
 use crate::gate::Gate;
+use crate::mcp::{Agent, notices};
+use crate::person::Person;
 use crate::support::*;
 use crate::told::history;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// A product whose hook wakes: it writes what it is told into a file, one line for each run, and then does `more`.
@@ -90,6 +93,82 @@ fn a_wake_that_fails_leaves_the_notice_to_takers_and_is_not_retried_after_delive
     post(&p, "agent:1", 2);
     eventually("the second notice", || runs(&log).concat().iter().any(|t| t["event"]["n"] == 2).then_some(()));
     assert_eq!(runs(&log).concat().iter().filter(|t| t["event"]["n"] == 1).count(), 1);
+}
+
+/// What `doctor` says of hooks that wake.
+fn wake_checks(p: &Product) -> Vec<Value> {
+    let answer = p.json(["doctor", "--quick"]);
+    answer["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "wake").cloned().collect()
+}
+
+#[test]
+fn a_wake_that_cannot_work_is_known_and_the_next_answer_of_a_tool_has_the_notice() {
+    let p = product();
+    p.configure(
+        "[[hook]]\nname = \"waker\"\ncommand = [\"/no/such/outlast\", \"hook\", \"codex\"]\nwake = true\nsessions = [\"mcp:*\"]\nretry_seconds = [600]\n",
+    );
+    let mut agent = Agent::old(&p, "a", &[]);
+    let id = agent.tool("run", json!({"command": "exit 5", "wait_seconds": 0}))["process"].as_str().unwrap().to_owned();
+    let status = || p.json(["engine", "status"])["degraded"].to_string();
+    let failed = "the hook waker could not wake an agent when it was last called";
+    let said = eventually("the failed wake", || Some(status()).filter(|said| said.contains(failed)));
+    assert!(said.contains("cannot run the hook: No such file"), "{said}");
+    // The next try is in ten minutes.
+    let given = agent.call("list", json!({}));
+    assert_eq!(notices(&given).len(), 1, "{given}");
+    assert!(notices(&given)[0]["text"].as_str().unwrap().contains(&format!("{id} exited (exit code 5)")), "{given}");
+    assert!(notices(&agent.call("list", json!({}))).is_empty());
+    assert!(status().contains(failed), "also when no notice waits");
+    let mut person = Person::calls(&p, &["list"]);
+    person.sees("a hook could not wake its agent; `outlast doctor` says why\r\n");
+    assert_eq!(person.ended(), Some(0));
+    let checks = wake_checks(&p);
+    assert!(checks.len() == 1 && checks[0]["state"] == "degraded", "{checks:?}");
+    assert!(checks[0]["what"].as_str().unwrap().ends_with("there is no /no/such/outlast"), "{checks:?}");
+    agent.leave();
+}
+
+#[test]
+fn a_wake_that_works_again_is_no_longer_reported() {
+    let (p, log) = waking("test -e ok", "retry_seconds = [600]\n");
+    let sentence = || p.json(["engine", "status"])["degraded"].to_string();
+    post(&p, "agent:1", 1);
+    eventually("the failed wake", || sentence().contains("the hook waker could not wake an agent").then_some(()));
+    // A hook runs in the home directory of the user.
+    std::fs::write(p.user().join("ok"), "").unwrap();
+    post(&p, "agent:1", 2);
+    told(&log, 2);
+    eventually("the end of the report", || (!sentence().contains("could not wake an agent")).then_some(()));
+}
+
+#[test]
+fn doctor_and_install_try_our_own_hooks_without_waking_an_agent() {
+    let p = product();
+    let codex = p.work().join("codex");
+    let script = "#!/bin/sh\nread -r hello; echo '{\"id\":1,\"result\":{}}'; read -r initialized; read -r more && touch asked\n";
+    std::fs::write(&codex, script).unwrap();
+    std::fs::set_permissions(&codex, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let note = p.json(["install", "codex"])["notes"].to_string();
+    assert!(note.contains("wake-codex cannot wake it now: cannot run codex app-server"), "{note}");
+    let config = p.user().join(".config/outlast/config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("\"hook\", \"codex\"", &format!("\"hook\", \"codex\", \"--program\", \"{}\"", codex.display())))
+        .unwrap();
+    assert!(!p.json(["install", "codex"])["notes"].to_string().contains("cannot wake"));
+    let checks = wake_checks(&p);
+    assert!(
+        checks.len() == 1 && checks[0]["state"] == "ok" && checks[0]["what"].as_str().unwrap().contains("reaches the agent"),
+        "{checks:?}"
+    );
+    assert!(!p.user().join("asked").exists(), "after the greeting nothing is asked of it");
+    let opencode = p.json(["install", "opencode", "--wake"])["notes"].to_string();
+    assert!(opencode.contains("wake-opencode cannot wake it now: opencode cannot be asked"), "{opencode}");
+    let hermes = p.json(["install", "hermes", "--wake"])["notes"].to_string();
+    assert!(hermes.contains("wake-hermes cannot wake it now"), "{hermes}");
+    let mine = p.user().join("mine");
+    p.configure(&format!("[[hook]]\nname = \"mine\"\ncommand = [\"touch\", \"{}\"]\nwake = true\n", mine.display()));
+    assert!(wake_checks(&p)[0]["what"].as_str().unwrap().contains("`outlast hook test mine` runs it"));
+    assert!(!mine.exists(), "a command of the user is not run");
 }
 
 #[test]

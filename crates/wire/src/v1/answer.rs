@@ -288,12 +288,15 @@ pub struct Active {
     /// How many notices the caller's session would be given now, at most 1,000. Only in the answer to [`super::Activity::Any`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
+    /// How many hooks could not wake an agent when they were last called. Only in the answer to [`super::Activity::Any`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<u64>,
 }
 
 impl Active {
     /// Whether anything is active, and how many processes run.
     pub fn new(active: bool, running: u64) -> Self {
-        Self { active, running, waiting: None }
+        Self { active, running, waiting: None, failing: None }
     }
 }
 

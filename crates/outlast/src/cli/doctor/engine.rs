@@ -135,6 +135,11 @@ fn promise(what: &str) -> Check {
             .means("its receiver is notified late; after a day the notice is a dead letter")
             .hint("check the receiver; `outlast events dead` lists what the sink gave up on");
     }
+    if what.starts_with("the hook ") {
+        return Check::degraded("sink", &["P4"], what)
+            .means("an agent that does nothing is not notified; one that calls a tool of Outlast gets its notices with the answer")
+            .hint("the lines `wake` say what is known of each hook; `outlast hook test NAME` calls one");
+    }
     if let Some((what, todo)) = what.split_once(": ").filter(|(what, _)| what.starts_with("a hard limit")) {
         return Check::degraded("limits", &["P1"], what)
             .means("the kernel ends them, or fails their writes, when it is reached")

@@ -34,13 +34,25 @@ pub(crate) struct Codex {
     /// How long to wait for the turn, such as 90s or 5m; a longer turn is cut off and continues with the next one. The `[[hook]]` table needs a `timeout_seconds` above this
     #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "10m", allow_negative_numbers = true)]
     timeout: Duration,
+    /// Only find out whether Codex's app-server can be started. Nothing is read or delivered
+    #[arg(long)]
+    check: bool,
     /// As a hook of Codex itself: the lease of the printed notices, such as 30s or 5m
     #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "60s", allow_negative_numbers = true)]
     lease: Duration,
 }
 
 impl Codex {
+    /// Whether it only tries what a wake needs.
+    pub(super) fn is_check(&self) -> bool {
+        self.check
+    }
+
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        if self.check {
+            self.app_server(ctx).await?.end().await;
+            return Ok(0);
+        }
         match asked()? {
             HookInput::Told(told) => self.wake(ctx, told).await,
             HookInput::Called(called) if called.conversation.is_empty() => {
@@ -54,10 +66,15 @@ impl Codex {
         }
     }
 
+    async fn app_server(&self, ctx: &Context) -> Result<AppServer, Failure> {
+        let home = self.codex_home.as_ref().map(|dir| ctx.world.path(dir));
+        AppServer::start(&self.program, home.as_deref(), self.timeout).await
+    }
+
     async fn wake(self, ctx: &Context, told: ToTell) -> Result<i32, Failure> {
         let thread = own(&told.session, PREFIX, "Codex")?.to_owned();
         let lock = SessionLock::acquire(&ctx.settings.home, &told.session, self.timeout).await?;
-        let mut codex = AppServer::start(&self.program, self.codex_home.map(|dir| ctx.world.path(dir)).as_deref(), self.timeout).await?;
+        let mut codex = self.app_server(ctx).await?;
         // The queue is read first: a message that leaves it meanwhile is found in the thread.
         let mut there = marks(&codex.call("thread/queue/list", json!({"threadId": thread, "limit": 100})).await?);
         there.extend(marks(&codex.call("thread/read", json!({"threadId": thread, "includeTurns": true})).await?));

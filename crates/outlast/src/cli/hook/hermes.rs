@@ -48,23 +48,44 @@ pub(crate) struct Hermes {
     /// How long a turn may take, such as 90s or 5m
     #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "10m", allow_negative_numbers = true)]
     timeout: Duration,
+    /// Only find out whether the API server answers. Nothing is read or delivered, and a webhook is not called
+    #[arg(long)]
+    check: bool,
 }
 
 impl Hermes {
-    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let told = to_tell()?;
-        let _lock = SessionLock::acquire(&ctx.settings.home, &told.session, self.timeout).await?;
+    /// Whether it only tries what a wake needs.
+    pub(super) fn is_check(&self) -> bool {
+        self.check
+    }
+
+    fn api(&self, ctx: &Context) -> Result<Api, Failure> {
         let var = |name: &str| ctx.world.var(name).and_then(|v| v.to_str()).filter(|v| !v.is_empty()).map(str::to_owned);
-        if let Some(url) = &self.webhook {
-            let secret = secret(ctx, self.secret_file.as_deref(), None)?.unwrap_or_default();
-            return post(&target(url, "--webhook")?, &secret, &told).await;
-        }
-        let url = self.url.or_else(|| var("HERMES_API_URL")).unwrap_or_else(|| DEFAULT_URL.into());
+        let url = self.url.clone().or_else(|| var("HERMES_API_URL")).unwrap_or_else(|| DEFAULT_URL.into());
         let mut target = target(&url, "--url")?;
         if let Some(key) = secret(ctx, self.key_file.as_deref(), var("API_SERVER_KEY"))? {
             target = target.with_key(&key);
         }
-        chat(target, self.timeout, told).await
+        Ok(Api { looks: Server::new(target.clone(), REQUEST_TIMEOUT), turns: Server::new(target, self.timeout) })
+    }
+
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        if let Some(url) = &self.webhook {
+            let (target, secret) = (target(url, "--webhook")?, secret(ctx, self.secret_file.as_deref(), None)?.unwrap_or_default());
+            if self.check {
+                return Ok(0);
+            }
+            let told = to_tell()?;
+            let _lock = SessionLock::acquire(&ctx.settings.home, &told.session, self.timeout).await?;
+            return post(&target, &secret, &told).await;
+        }
+        let api = self.api(ctx)?;
+        if self.check {
+            return good(api.looks.get("/api/sessions?limit=1", &[]).await, "list its sessions").map(|_| 0);
+        }
+        let told = to_tell()?;
+        let _lock = SessionLock::acquire(&ctx.settings.home, &told.session, self.timeout).await?;
+        chat(api, told).await
     }
 }
 
@@ -73,8 +94,7 @@ fn target(url: &str, flag: &str) -> Result<Target, Failure> {
 }
 
 /// Takes a turn in the session, or in each session that has notices.
-async fn chat(target: Target, timeout: Duration, told: ToTell) -> Result<i32, Failure> {
-    let api = Api { looks: Server::new(target.clone(), REQUEST_TIMEOUT), turns: Server::new(target, timeout) };
+async fn chat(api: Api, told: ToTell) -> Result<i32, Failure> {
     let session = own(&told.session, PREFIX, "Hermes")?.to_owned();
     if told.session != OVER_MCP {
         return api.tell(&session, told).await.map(|()| 0);

@@ -46,21 +46,36 @@ pub(crate) struct Opencode {
     /// How long the server may take to accept the message, such as 20s or 5m
     #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "20s", allow_negative_numbers = true)]
     timeout: Duration,
+    /// Only find out whether the server answers. Nothing is read or delivered
+    #[arg(long)]
+    check: bool,
 }
 
 impl Opencode {
-    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let told = to_tell()?;
+    /// Whether it only tries what a wake needs.
+    pub(super) fn is_check(&self) -> bool {
+        self.check
+    }
+
+    fn server(&self, ctx: &Context) -> Result<OpencodeServer, Failure> {
         let var = |name: &str| ctx.world.var(name).and_then(|v| v.to_str()).filter(|v| !v.is_empty()).map(str::to_owned);
-        let url = self.url.or_else(|| var("OPENCODE_SERVER_URL")).unwrap_or_else(|| DEFAULT_URL.into());
+        let url = self.url.clone().or_else(|| var("OPENCODE_SERVER_URL")).unwrap_or_else(|| DEFAULT_URL.into());
         let target =
             Target::parse(&url, false).map_err(|e| Failure::refused(format!("the server's address: {e}"), "give another --url"))?;
-        let user = self.user.or_else(|| var("OPENCODE_SERVER_USERNAME")).unwrap_or_else(|| DEFAULT_USER.into());
+        let user = self.user.clone().or_else(|| var("OPENCODE_SERVER_USERNAME")).unwrap_or_else(|| DEFAULT_USER.into());
         let target = match secret(ctx, self.password_file.as_deref(), var("OPENCODE_SERVER_PASSWORD"))? {
             Some(password) => target.with_login(&user, &password),
             None => target,
         };
-        let at = OpencodeServer { server: Server::new(target, REQUEST_TIMEOUT) };
+        Ok(OpencodeServer { server: Server::new(target, REQUEST_TIMEOUT) })
+    }
+
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let at = self.server(ctx)?;
+        if self.check {
+            return good(at.server.get("/session", &[]).await, "list its sessions").map(|_| 0);
+        }
+        let told = to_tell()?;
         let _lock = SessionLock::acquire(&ctx.settings.home, &told.session, self.timeout).await?;
         for (session, told) in at.sessions(told).await? {
             at.tell(&session, told, self.timeout).await?;

@@ -58,6 +58,13 @@ impl Test {
     }
 }
 
+/// A test notice for a sink.
+pub(super) fn delivery(sink: &str) -> Delivery {
+    let notice = notice(sink, "completion", None);
+    let text = outlast_text::announce(&notice);
+    Delivery::new(notice, text, 0, times::now(), "")
+}
+
 /// The failure if no sink has this name.
 fn unknown(ctx: &Context, given: &str, known: &[&str]) -> Failure {
     let hint = match (nearest(given, known.iter().copied()).as_slice(), known) {

@@ -1,8 +1,11 @@
-//! Claude Code: `mcpServers` in `~/.claude.json` or a project's `.mcp.json`, and hooks in `settings.json`.
+//! The hooks of Claude Code in its `settings.json`.
 
+use super::Failure;
 use super::edit::Data;
 use super::edit::json::{JsonEdit, Ours};
-use super::{Failure, FileEdits, InstallPlace, OwnCommand, Scope, Target};
+use super::own_command::OwnCommand;
+use super::place::{InstallPlace, Scope, UserFile, VariableMeaning};
+use super::target::{FileEdits, Target};
 use serde_json::Value;
 
 /// The time limit of a hook that delivers what is pending and returns, in seconds.
@@ -12,24 +15,14 @@ const WAIT: u32 = 14_400;
 /// The time limit of the waiting hook, in seconds: a little more than it waits.
 const WAIT_LIMIT: u32 = WAIT + 60;
 
-pub(super) fn targets(place: &InstallPlace<'_>, own: &OwnCommand) -> Result<Vec<Target>, Failure> {
-    let (servers, settings) = match place.scope {
-        // With the variable, `.claude.json` is inside the directory; without it, beside it.
-        Scope::User => match place.world.var("CLAUDE_CONFIG_DIR") {
-            Some(_) => {
-                let dir = place.dir("CLAUDE_CONFIG_DIR", "")?;
-                (dir.join(".claude.json"), dir.join("settings.json"))
-            }
-            None => {
-                let home = place.dir("CLAUDE_CONFIG_DIR", "")?;
-                (home.join(".claude.json"), home.join(".claude/settings.json"))
-            }
-        },
-        Scope::Project => (place.project(".mcp.json"), place.project(".claude/settings.json")),
+const SETTINGS: UserFile =
+    UserFile { variables: &[("CLAUDE_CONFIG_DIR", VariableMeaning::Directory(""))], home: ".claude", names: &["settings.json"] };
+
+pub(super) fn hooks(place: &InstallPlace<'_>, own: &OwnCommand) -> Result<Target, Failure> {
+    let file = match place.scope {
+        Scope::User => SETTINGS.paths(place)?.swap_remove(0),
+        Scope::Project => place.world.cwd.join(".claude/settings.json"),
     };
-    let mut fields = vec![("type".to_owned(), Data::text("stdio"))];
-    fields.extend(own.server());
-    let server = JsonEdit::Member { path: vec!["mcpServers", "outlast"], fields, defaults: Vec::new() };
     // Each boundary delivers what is pending. The waiting hook starts at the end of a turn, and what it reports starts the next turn. At
     // the start of a session it would delay that.
     let hooks = vec![
@@ -37,7 +30,7 @@ pub(super) fn targets(place: &InstallPlace<'_>, own: &OwnCommand) -> Result<Vec<
         event("UserPromptSubmit", vec![looks(own)]),
         event("Stop", vec![looks(own), waits(own)]),
     ];
-    Ok(vec![Target::new(servers, FileEdits::Json(vec![server])), Target::new(settings, FileEdits::Json(hooks))])
+    Ok(Target::new(file, FileEdits::Json(hooks)))
 }
 
 fn event(name: &'static str, hooks: Vec<Data>) -> JsonEdit {

@@ -1,12 +1,14 @@
 //! Finds the configurations of clients that have our entry, for `doctor`.
 
+use super::clients::{AgentClient, CLIENTS};
 use super::own_command::{OwnCommand, ServerCommand};
-use super::{AgentClient, Context, File, InstallPlace, Scope, refusal};
+use super::place::{InstallPlace, Scope};
+use super::{Context, File, refusal};
 use std::path::PathBuf;
 
 /// A configuration with our entry.
 pub(crate) struct InstalledEntry {
-    pub(crate) client: AgentClient,
+    pub(crate) client: &'static AgentClient,
     pub(crate) file: PathBuf,
     pub(crate) scope: Scope,
     /// The command of the entry, or why it cannot be read.
@@ -17,7 +19,7 @@ pub(crate) struct InstalledEntry {
 pub(crate) fn installed_entries(ctx: &Context) -> Vec<InstalledEntry> {
     let Ok(own) = OwnCommand::of(ctx, None, false, false) else { return Vec::new() };
     let mut all = Vec::new();
-    for client in AgentClient::ALL {
+    for client in &CLIENTS {
         for scope in [Scope::User, Scope::Project] {
             let place = InstallPlace { world: &ctx.world, config: &ctx.settings.file, scope };
             let Ok(targets) = client.targets(&place, &own) else { continue };

@@ -1,7 +1,7 @@
-//! The commands with which clients start us, and with which the engine wakes their sessions.
+//! The command with which clients start us.
 
-use super::edit::{Data, Fields, toml};
-use super::{Context, Failure, File, FileEdits, InstallPlace, Target};
+use super::edit::{Data, Fields};
+use super::{Context, Failure};
 use serde_json::Value;
 use std::path::Path;
 
@@ -45,18 +45,6 @@ impl OwnCommand {
         Ok(Self { program: text(&program)?, args, env, should_wake: wake, should_ask: ask })
     }
 
-    /// The fields of an MCP server as most clients have them.
-    pub(super) fn server(&self) -> Fields {
-        self.server_for(None)
-    }
-
-    /// The same, with the session to use if the client does not name one in its calls.
-    pub(super) fn server_for(&self, session: Option<&str>) -> Fields {
-        let mut fields = vec![("command".to_owned(), Data::text(&*self.program)), ("args".to_owned(), Data::texts(self.args.clone()))];
-        fields.extend(self.env(session).map(|env| ("env".to_owned(), env)));
-        fields
-    }
-
     /// The variables, with the session if there is one; none if the list is empty.
     pub(super) fn env(&self, session: Option<&str>) -> Option<Data> {
         let all = self.env.iter().map(|(name, value)| (*name, value.as_str())).chain(session.map(|key| ("OUTLAST_SESSION", key)));
@@ -66,17 +54,17 @@ impl OwnCommand {
 
     /// Whether an entry named `outlast` is ours: it starts a program of our name at any path, or names no command.
     pub(super) fn is_ours(&self, entry: &Value) -> bool {
-        if !entry["url"].is_null() {
+        if has_address(entry) || entry["transport"].is_object() {
             return false;
         }
         match ServerCommand::of(entry) {
             Some(call) => self.is_own_program(&call.argv[0]),
-            None => entry["command"].is_null(),
+            None => entry["command"].is_null() && entry["cmd"].is_null(),
         }
     }
 
     /// Whether a path leads to a program named `outlast`, or named like this one.
-    fn is_own_program(&self, program: &str) -> bool {
+    pub(super) fn is_own_program(&self, program: &str) -> bool {
         let name = |program: &str| Path::new(program).file_name().map(ToOwned::to_owned);
         name(program) == name("outlast") || name(program) == name(&self.program)
     }
@@ -85,41 +73,6 @@ impl OwnCommand {
     pub(super) fn shell_line(&self, words: &str) -> String {
         let env: String = self.env.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect();
         format!("{env}{} {words}", quoted(&self.program))
-    }
-
-    /// The `[[hook]]` in our own configuration that wakes sessions of a client. What the user changed in it is kept.
-    pub(super) fn waking_target(&self, place: &InstallPlace<'_>, sink: &WakingHook<'_>) -> Target {
-        let row = File::read(place.config).ok().and_then(|file| toml::row(file.text(), "hook", sink.name).ok().flatten());
-        let command = row.as_ref().and_then(|row| row.get("command"));
-        let there = command.map(|there| self.hook_arguments(sink, there));
-        let mut notes = row.as_ref().map(|row| sink.notes_on(row)).unwrap_or_default();
-        let own =
-            |rest: &[String]| Data::texts([&self.program, "hook", sink.client].map(str::to_owned).into_iter().chain(rest.iter().cloned()));
-        let set = |rest: Vec<String>| vec![("command".to_owned(), own(&rest))];
-        let (fields, mut defaults) = match there {
-            Some(Some(rest)) => {
-                let (words, kept) = sink.set_in(&rest);
-                notes.extend(kept);
-                (set(words), Vec::new())
-            }
-            Some(None) => {
-                notes.push(format!("the [[hook]] of the name {} has a command of your own, which stays as it is", sink.name));
-                (Vec::new(), set(sink.set_in(&[]).0))
-            }
-            None => (set(sink.set_in(&[]).0), Vec::new()),
-        };
-        defaults.push(("sessions".to_owned(), Data::texts(sink.sessions.iter().copied())));
-        defaults.push(("wake".to_owned(), Data::Flag(true)));
-        defaults.extend(sink.limit.map(|seconds| ("timeout_seconds".to_owned(), Data::Number(seconds))));
-        let edit = toml::TomlEdit::Row { list: "hook", name: sink.name, fields, defaults };
-        Target::new(place.config.to_owned(), FileEdits::Toml(vec![edit])).in_own_config(notes)
-    }
-
-    /// The arguments after `outlast hook CLIENT`, if that is what a command calls.
-    fn hook_arguments(&self, sink: &WakingHook<'_>, command: &toml::Value) -> Option<Vec<String>> {
-        let words: Vec<String> = command.as_array()?.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<_>>()?;
-        let ([program, hook, client], rest) = words.split_first_chunk::<3>()?;
-        (self.is_own_program(program) && hook == "hook" && client == sink.client).then(|| rest.to_vec())
     }
 }
 
@@ -135,84 +88,21 @@ impl ServerCommand {
     pub(super) fn of(entry: &Value) -> Option<Self> {
         let words =
             |value: &Value| value.as_array().map(|all| all.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect::<Vec<_>>());
-        let mut argv = match &entry["command"] {
+        let command = ["command", "cmd"].iter().find_map(|name| entry.get(name))?;
+        let mut argv = match command {
             Value::String(program) => vec![program.clone()],
             list => words(list)?,
         };
         argv.extend(words(&entry["args"]).unwrap_or_default());
-        let env = ["env", "environment"].iter().find_map(|name| entry[*name].as_object());
+        let env = ["env", "environment", "envs"].iter().find_map(|name| entry[*name].as_object());
         let env = env.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
         (!argv.is_empty()).then(|| Self { env: env.collect(), argv })
     }
 }
 
-/// A hook that wakes sessions of a client: `outlast hook CLIENT`.
-pub(super) struct WakingHook<'a> {
-    pub(super) name: &'static str,
-    pub(super) client: &'static str,
-    /// Flags that say where the client is, each with its value if that is not the default.
-    pub(super) flags: &'a [(&'static str, Option<&'a str>)],
-    /// The sessions that it wakes. Written only with a new hook.
-    pub(super) sessions: &'a [&'a str],
-    /// Its time limit in seconds, if that is not the default.
-    pub(super) limit: Option<u32>,
-}
-
-impl WakingHook<'_> {
-    /// The arguments after `outlast hook CLIENT`, with our flags set; and notes about a flag that is kept as the user set it.
-    fn set_in(&self, there: &[String]) -> (Vec<String>, Vec<String>) {
-        let (mut words, mut notes) = (there.to_vec(), Vec::new());
-        for (flag, value) in self.flags {
-            let (named, others) = apart(&words, flag);
-            // Without a value from the environment, a flag that the user added is kept. A flag given twice is reduced to one.
-            let wanted = value.or(named.last().map(String::as_str));
-            if value.is_none() && wanted.is_some() {
-                notes.push(format!("the [[hook]] named {} keeps the {flag} of its command", self.name));
-            }
-            if let Some(wanted) = wanted.filter(|wanted| named != [*wanted]) {
-                words = [flag, wanted].map(str::to_owned).into_iter().chain(others).collect();
-            }
-        }
-        (words, notes)
-    }
-
-    /// Notes about an existing hook that wakes less than a new one would.
-    fn notes_on(&self, row: &toml::Value) -> Vec<String> {
-        let mut notes = Vec::new();
-        if row.get("wake").and_then(toml::Value::as_bool) != Some(true) {
-            notes.push(format!("the [[hook]] of the name {} stays without wake = true: it starts no turn", self.name));
-        }
-        let theirs = row.get("sessions").and_then(toml::Value::as_array);
-        let covered = |ours: &str| {
-            theirs.is_none_or(|all| {
-                let mut all = all.iter().filter_map(toml::Value::as_str);
-                all.any(|one| one == ours || one.strip_suffix('*').is_some_and(|start| ours.starts_with(start)))
-            })
-        };
-        let missing: Vec<String> = self.sessions.iter().filter(|ours| !covered(ours)).map(|ours| format!("{ours:?}")).collect();
-        if !missing.is_empty() {
-            notes.push(format!(
-                "the [[hook]] of the name {} stays for the sessions that it names: it does not wake all of {}",
-                self.name,
-                missing.join(", ")
-            ));
-        }
-        notes
-    }
-}
-
-/// The values that these arguments give a flag, and the arguments without it. None of our flags takes a value that begins like a flag.
-fn apart(words: &[String], flag: &str) -> (Vec<String>, Vec<String>) {
-    let (mut values, mut others) = (Vec::new(), Vec::new());
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match word.strip_prefix(flag) {
-            Some("") => values.push(words.next().cloned().unwrap_or_default()),
-            Some(rest) if rest.starts_with('=') => values.push(rest[1..].to_owned()),
-            _ => others.push(word.clone()),
-        }
-    }
-    (values, others)
+/// Whether an entry is of a server that the client connects to, whatever the client calls the address.
+pub(super) fn has_address(entry: &Value) -> bool {
+    ["url", "uri", "httpUrl", "serverUrl"].iter().any(|name| !entry[*name].is_null())
 }
 
 /// A word, quoted for a shell if necessary.

@@ -1,3 +1,4 @@
+use super::clients::CLIENTS;
 use super::own_command::quoted;
 use super::*;
 use crate::config::{User, World};
@@ -21,12 +22,10 @@ fn own_command(profile: Option<&str>) -> OwnCommand {
 fn shown(world: &World, own: &OwnCommand, scope: Scope) -> String {
     let place = InstallPlace { world, config: Path::new("/home/me/.config/outlast/config.toml"), scope };
     let mut out = String::new();
-    for client in AgentClient::ALL {
+    for client in &CLIENTS {
         match client.targets(&place, own) {
-            Ok(targets) => {
-                targets.iter().for_each(|t| out += &format!("## {}: {}\n{}\n", client.name(), t.path.display(), t.edits.alone()))
-            }
-            Err(e) => out += &format!("## {}: {}\n\n", client.name(), e.error()),
+            Ok(targets) => targets.iter().for_each(|t| out += &format!("## {}: {}\n{}\n", client.name, t.path.display(), t.edits.alone())),
+            Err(e) => out += &format!("## {}: {}\n\n", client.name, e.error()),
         }
     }
     out
@@ -42,6 +41,12 @@ fn each_client_has_its_files() {
         ("HERMES_HOME", "relative"),
         ("XDG_CONFIG_HOME", "/c/xdg"),
         ("KIMI_CODE_HOME", "/c/kimi"),
+        ("GEMINI_CLI_HOME", "/c/gemini"),
+        ("QWEN_HOME", "/c/qwen"),
+        ("CLINE_MCP_SETTINGS_PATH", "/c/cline.json"),
+        ("CLINE_DIR", "/c/not this one"),
+        ("GOOSE_PATH_ROOT", "/c/goose"),
+        ("VIBE_HOME", "/c/vibe"),
     ];
     let mut own = own_command(None);
     own.program = "/my programs/outlast".into();
@@ -56,12 +61,12 @@ fn how_we_are_called_is_read_from_what_each_client_has() {
     own.env = vec![("OUTLAST_HOME", "/h".into())];
     let world = world(&[]);
     let place = InstallPlace { world: &world, config: Path::new("/c"), scope: Scope::User };
-    for client in AgentClient::ALL {
+    for client in &CLIENTS {
         let targets = client.targets(&place, &own).unwrap();
         let entry = targets[0].edits.entry(&targets[0].edits.alone()).unwrap().unwrap();
         let call = ServerCommand::of(&entry).unwrap();
         let want = ["/usr/bin/outlast", "mcp", "--profile", "codex"].map(str::to_owned).to_vec();
-        assert_eq!(call, ServerCommand { argv: want, env: vec![("OUTLAST_HOME".into(), "/h".into())] }, "{client:?}");
+        assert_eq!(call, ServerCommand { argv: want, env: vec![("OUTLAST_HOME".into(), "/h".into())] }, "{}", client.name);
     }
     assert_eq!(ServerCommand::of(&json!({"url": "http://x"})), None);
 }
@@ -81,7 +86,7 @@ fn woken(row: &str, codex_home: Option<&str>) -> (String, Vec<String>) {
     let world = world(&env);
     let put = |text: &str| {
         let place = InstallPlace { world: &world, config: &config, scope: Scope::User };
-        let target = AgentClient::Codex.targets(&place, &own_command(None)).unwrap().pop().unwrap();
+        let target = AgentClient::named("codex").unwrap().targets(&place, &own_command(None)).unwrap().pop().unwrap();
         assert!(target.edits.alone().contains("\"hook\", \"codex\""), "what to paste is whole");
         (target.edits.put(text).unwrap(), target.kept_notes)
     };

@@ -108,6 +108,8 @@ pub(super) fn toml_text() -> impl Strategy<Value = String> {
         Just("[mcp_servers.a]".to_owned()),
         Just("[mcp_servers]".to_owned()),
         Just("[[hook]]".to_owned()),
+        Just("hook = []".to_owned()),
+        Just("hook = [{ name = \"x\" }, { name = \"y\" }] # two".to_owned()),
         Just("[z]".to_owned()),
         Just("  [z.y] # deep".to_owned()),
         Just("d.e = { f = 1 }".to_owned()),

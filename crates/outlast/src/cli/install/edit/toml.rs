@@ -1,4 +1,5 @@
-//! Edits of TOML. A new table is appended to the text; its header has the whole path, so nothing before it matters.
+//! Edits of TOML. A new table is appended to the text; its header has the whole path, so nothing before it matters. If a list of tables is
+//! written in brackets, a new one becomes its first element.
 
 use super::{BOM, Data, EditError, Fields, append_block, cut_block, line_end, line_of, line_start, next_line};
 use std::ops::Range;
@@ -23,7 +24,10 @@ pub(crate) fn put(text: &str, edit: &TomlEdit) -> Result<String, EditError> {
         let doc = read(&now)?;
         let next = match edit.find(&doc) {
             Some(table) => correct(&now, table, edit.fields(), edit)?,
-            None => Some(append_block(&now, &edit.block(line_end(&now)))),
+            None => Some(match edit.brackets(&doc) {
+                Some(list) => first_of(&now, list, &edit.inline()),
+                None => append_block(&now, &edit.block(line_end(&now))),
+            }),
         };
         let Some(next) = next else {
             check(text, &now, edit)?;
@@ -50,7 +54,10 @@ pub(crate) fn take(text: &str, edit: &TomlEdit) -> Result<String, EditError> {
             ranges.sort_by_key(|r| std::cmp::Reverse(r.start));
             ranges.iter().fold(text.to_owned(), |text, r| cut_block(&text, r.start, r.end))
         }
-        _ => rewritten(text, edit)?,
+        _ => match edit.brackets(&doc) {
+            Some(list) => without_element(text, list, edit),
+            None => rewritten(text, edit)?,
+        },
     };
     let (mut before, after) = (meaning(text)?, meaning(&less)?);
     remove(&mut before, edit);
@@ -122,6 +129,24 @@ impl TomlEdit {
             Self::Row { list, name, .. } => format!("[[{list}]]{end}name = {}", written(&Data::text(*name))),
         };
         [head].into_iter().chain(fields).collect::<Vec<_>>().join(end)
+    }
+
+    /// The same as one element of a list in brackets.
+    fn inline(&self) -> String {
+        let (Self::Table { defaults, .. } | Self::Row { defaults, .. }) = self;
+        let name = match self {
+            Self::Table { .. } => None,
+            Self::Row { name, .. } => Some(("name".to_owned(), Data::text(*name))),
+        };
+        written(&Data::Map(name.into_iter().chain(self.fields().iter().chain(defaults).cloned()).collect()))
+    }
+
+    /// The list of tables, if it is written in brackets.
+    fn brackets<'d>(&self, doc: &'d Document<&str>) -> Option<&'d toml_edit::Array> {
+        match self {
+            Self::Table { .. } => None,
+            Self::Row { list, .. } => doc.get(list)?.as_array().filter(|all| all.iter().all(toml_edit::Value::is_inline_table)),
+        }
     }
 
     fn find<'d>(&self, doc: &'d Document<&str>) -> Option<FoundTable<'d>> {
@@ -237,6 +262,29 @@ fn lines(text: &str, table: &Table, out: &mut Vec<Range<usize>>) -> bool {
     })
 }
 
+/// The text with a new first element in a list.
+fn first_of(text: &str, list: &toml_edit::Array, element: &str) -> String {
+    let at = list.span().expect("a parsed list has a position").start + 1;
+    let comma = if list.is_empty() { "" } else { ", " };
+    format!("{}{element}{comma}{}", &text[..at], &text[at..])
+}
+
+/// The text without our element of a list, and without one comma beside it.
+fn without_element(text: &str, list: &toml_edit::Array, edit: &TomlEdit) -> String {
+    let TomlEdit::Row { name, .. } = edit else { return text.to_owned() };
+    let spans: Vec<Range<usize>> = list.iter().filter_map(toml_edit::Value::span).collect();
+    let is_ours = |value: &toml_edit::Value| value.as_inline_table().and_then(|t| t.get("name")?.as_str()) == Some(name);
+    let Some(at) = list.iter().position(is_ours) else { return text.to_owned() };
+    let (from, to) = match (spans.get(at + 1), at.checked_sub(1)) {
+        // `first_of` wrote a comma and one space.
+        (Some(_), _) if text[spans[at].end..].starts_with(", ") => (spans[at].start, spans[at].end + 2),
+        (Some(next), _) => (spans[at].start, next.start),
+        (None, Some(before)) => (spans[before].end, spans[at].end),
+        (None, None) => (spans[at].start, spans[at].end),
+    };
+    format!("{}{}", &text[..from], &text[to..])
+}
+
 /// The text without a table that is written inline or with dotted names.
 fn rewritten(text: &str, edit: &TomlEdit) -> Result<String, EditError> {
     let TomlEdit::Table { path, .. } = edit else {
@@ -291,12 +339,19 @@ fn remove_path(value: &mut Value, path: &[&str]) {
     }
 }
 
-/// Removes the table around the edited one if it is empty.
+/// Removes the table or list around the edited table if it is empty.
 fn pruned(mut value: Value, edit: &TomlEdit) -> Value {
-    if let TomlEdit::Table { path, .. } = edit {
-        let holder = path[..path.len() - 1].iter().try_fold(&value, |at, name| at.get(name));
-        if holder.and_then(Value::as_table).is_some_and(toml::Table::is_empty) {
-            remove_path(&mut value, &path[..path.len() - 1]);
+    match edit {
+        TomlEdit::Table { path, .. } => {
+            let holder = path[..path.len() - 1].iter().try_fold(&value, |at, name| at.get(name));
+            if holder.and_then(Value::as_table).is_some_and(toml::Table::is_empty) {
+                remove_path(&mut value, &path[..path.len() - 1]);
+            }
+        }
+        TomlEdit::Row { list, .. } => {
+            if value.get(list).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+                remove_path(&mut value, &[list]);
+            }
         }
     }
     value

@@ -86,8 +86,23 @@ fn other_ways_of_writing_it_are_understood_or_refused() {
         let refused = put(text, &mcp()).unwrap_err();
         assert!(!refused.is_malformed, "{refused:?}");
     }
-    let list = "hook = [{ name = \"x\", command = \"y\" }]\n";
-    assert!(!put(list, &hook()).unwrap_err().is_malformed);
+    assert!(!put("hook = [1]\n", &hook()).unwrap_err().is_malformed);
+}
+
+#[test]
+fn a_list_in_brackets_gets_a_first_element() {
+    let ours = "{ name = \"codex\", command = [\"/bin/outlast\", \"hook\", \"codex\"], wake = true }";
+    for (text, made) in [
+        ("a = 1\nhook = []\n[b]\n".to_owned(), format!("a = 1\nhook = [{ours}]\n[b]\n")),
+        ("hook = [ ] # none".to_owned(), format!("hook = [{ours} ] # none")),
+        ("hook = [{ name = \"x\" }]\r\n".to_owned(), format!("hook = [{ours}, {{ name = \"x\" }}]\r\n")),
+        ("hook = [\n  { name = \"x\" }, # one\n]\n".to_owned(), format!("hook = [{ours}, \n  {{ name = \"x\" }}, # one\n]\n")),
+    ] {
+        assert_eq!(there_and_back(&text, &hook()), made);
+    }
+    // Where the user has put it.
+    let moved = format!("hook = [{{ name = \"x\" }}, {ours}]\n");
+    assert_eq!(take(&moved, &hook()).unwrap(), "hook = [{ name = \"x\" }]\n");
 }
 
 #[test]
