@@ -189,11 +189,12 @@ impl Server {
         self.shared.watched.clone().try_acquire_owned().map_err(full)
     }
 
-    /// A client for a request that only reads.
+    /// A client for a request that only reads, which takes no notice from any conversation of the session. Some clients have a server that lists
+    /// resources and never calls a tool: what an earlier conversation left must not pass to it.
     async fn looking(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
         let asker = self.asker(context, None)?;
         let client = self.client().await.map_err(|e| refused(&e))?;
-        Ok(speaking(client, &asker))
+        Ok(client.with_owner(asker.owner))
     }
 }
 

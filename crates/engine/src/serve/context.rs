@@ -8,7 +8,7 @@ use crate::facts::Facts;
 use crate::instances::Asker;
 use crate::intake::Current;
 use crate::left_behind::may_have_left;
-use crate::notices::NamedBy;
+use crate::notices::{NamedBy, end_key};
 use crate::parts::Parts;
 use crate::refuse;
 use crate::table::ProcessView;
@@ -72,6 +72,11 @@ impl RequestContext {
             Some(pid) if self.parts.gateways.is_serving(pid) => NamedBy::Gateway,
             Some(_) | None => NamedBy::Client,
         }
+    }
+
+    /// The client waits for the end of a process, if its answer informs the owner.
+    pub(super) fn awaits_end(&self, of: &Facts) -> Option<PendingAnswer> {
+        self.informs_owner(of).then(|| PendingAnswer::begin(&self.parts, end_key(of.id())))
     }
 
     /// The current content of the folder, which may be newer than the table.

@@ -2,7 +2,6 @@
 
 use super::chosen::Chosen;
 use super::context::{AnswerWithEnd, RequestContext, reading};
-use super::pending_answer::PendingAnswer;
 use crate::disk::blocking;
 use crate::refuse;
 use crate::render::{self, Log};
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 pub(super) async fn kill(asked: &RequestContext, name: &str, kill: Kill) -> Result<AnswerWithEnd<Killed>, Error> {
     let mut view = asked.resolve_to_change(name).await?;
-    let awaiting = PendingAnswer::end(asked, &view.facts);
+    let awaiting = asked.awaits_end(&view.facts);
     let stop = Stop { cause: cause(&asked.owner, "process.kill"), way: way(kill, asked.parts.config.grace) };
     let done = match stop_one(&asked.parts, &mut view, &stop).await {
         // The client wants nothing of it to run, so leftovers are stopped too.

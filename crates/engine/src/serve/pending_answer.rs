@@ -1,8 +1,6 @@
 //! A client that waits for a notice of its session.
 
-use super::context::RequestContext;
-use crate::facts::Facts;
-use crate::notices::{Waiting, end_key};
+use crate::notices::Waiting;
 use crate::parts::Parts;
 use std::sync::Arc;
 
@@ -15,11 +13,6 @@ pub(crate) struct PendingAnswer {
 }
 
 impl PendingAnswer {
-    /// The client waits for the end of a process, if that is of its own session and conversation.
-    pub(super) fn end(by: &RequestContext, of: &Facts) -> Option<Self> {
-        by.informs_owner(of).then(|| Self::begin(&by.parts, end_key(of.id())))
-    }
-
     /// The client waits for the notice with this key.
     pub(crate) fn begin(parts: &Arc<Parts>, key: String) -> Self {
         let waiting = Some(parts.waiters.begin(key.clone()));

@@ -1,7 +1,6 @@
 //! `wait`: until the process ends, a timeout passes, or the wait is interrupted.
 
 use super::context::{AnswerWithEnd, RequestContext, read_small};
-use super::pending_answer::PendingAnswer;
 use crate::facts::{Facts, FolderLook};
 use crate::intake::Current;
 use crate::points::point;
@@ -29,7 +28,7 @@ pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<
         return Err(refuse::refusal(code::BAD_REQUEST, "a timeout of 0 is not allowed", hint));
     }
     let mut view = asked.resolve(name).await?;
-    let awaiting = PendingAnswer::end(asked, &view.facts);
+    let awaiting = asked.awaits_end(&view.facts);
     // Subscribed first, so that no interrupt is missed.
     let mut interrupts = match &asked.owner.session {
         Some(session) => asked.parts.table.interrupts(session.clone()).await,

@@ -119,6 +119,10 @@ fn what_a_client_leaves_is_told_to_the_next_that_begins_and_to_no_other() {
     a.kill();
     ends_without_engine(&p, &gate, &id);
     assert!(told(&mut b.agent).is_empty());
+    // One that only looks at resources, as some clients have beside that of the conversation, takes nothing.
+    let mut looks = Own::begin(&p, "a");
+    looks.agent.ask("resources/list", json!({}));
+    looks.leave();
     let mut c = Own::begin(&p, "a");
     let texts = told(&mut c.agent);
     assert!(texts.len() == 1 && is_end(&texts[0], &id, 5) && texts[0].lines().nth(1).unwrap().starts_with(MARK), "{texts:?}");
