@@ -353,7 +353,13 @@ impl Client {
 
     /// Removes a finished process.
     pub async fn remove(&self, process: &str) -> Result<Removed, ClientError> {
-        self.ask("remove the process", Request::Remove { process: process.into() }, Repeat::Never).await
+        self.ask("remove the process", Request::Remove { process: process.into(), set_aside: false }, Repeat::Never).await
+    }
+
+    /// Marks a finished process as one whose end and whole output its caller was given. It is kept for a day, and lists for agents leave it
+    /// out. An engine of an earlier release removes it.
+    pub async fn set_aside(&self, process: &str) -> Result<Removed, ClientError> {
+        self.ask("set the process aside", Request::Remove { process: process.into(), set_aside: true }, Repeat::Never).await
     }
 
     /// Removes every finished process in a scope.

@@ -1,6 +1,8 @@
 //! Answers each request of the protocol.
 
+use crate::calls::{CallGuard, Calls, conversation};
 use crate::owner::Asker;
+use crate::patience::Patience;
 use crate::receipt::{AnswerReceipt, PendingReceipts};
 use crate::subscription::{self, Subscriptions, watch};
 use crate::{answer, progress, resource, task};
@@ -23,6 +25,8 @@ use tokio::task::JoinSet;
 
 /// The most notices that come with an answer.
 const MAX_NOTICES_PER_ANSWER: u32 = 8;
+/// How long a call waits at least, unless it says otherwise.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// How long a notice is leased for an answer that is being sent.
 const NOTICE_LEASE: Duration = Duration::from_secs(60);
 
@@ -69,13 +73,14 @@ struct Shared {
     tools: OnceCell<Tools>,
     /// A permit for each subscribed resource.
     watched: Arc<Semaphore>,
+    calls: Calls,
 }
 
 impl Server {
     /// A server. It connects to the engine when a request needs it.
     pub fn new(settings: Settings) -> Self {
         let watched = Arc::new(Semaphore::new(subscription::MAX_PER_SERVER));
-        let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched });
+        let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched, calls: Calls::default() });
         Self { shared, pending: PendingReceipts::default(), subscriptions: Arc::default() }
     }
 
@@ -107,9 +112,13 @@ impl Server {
         self.settings().profile.unwrap_or_else(by_name)
     }
 
-    fn host(&self, profile: Profile) -> Host {
+    fn patience(&self, context: &RequestContext<RoleServer>) -> Patience {
+        Patience::of(&context.client_info().map(|info| info.name).unwrap_or_default(), self.settings().profile)
+    }
+
+    fn host(&self, profile: Profile, answer_within: Option<Duration>) -> Host {
         let mut host = self.settings().host.clone();
-        host.profile = profile;
+        (host.profile, host.answer_within) = (profile, answer_within);
         host
     }
 
@@ -119,42 +128,48 @@ impl Server {
     }
 
     /// The tools of a session, its client, and the receipt that confirms an answer later.
-    async fn tools(&self, profile: Profile, owner: &Owner) -> Result<(Tools, Client, Receipt), ClientError> {
+    async fn tools(&self, host: Host, owner: &Owner) -> Result<(Tools, Client, Receipt), ClientError> {
         let client = self.client().await?;
         let (relaying, receipt) = client.with_owner(owner.clone()).relaying();
         let all = self.shared.tools.get_or_init(|| async { Tools::new(client.clone(), self.settings().host.clone()) }).await;
-        Ok((all.through(relaying.clone()).with_host(self.host(profile)), relaying, receipt))
+        Ok((all.through(relaying.clone()).with_host(host), relaying, receipt))
     }
 
-    /// Adds the due notices of the session to an answer.
+    /// Adds the due notices of the session to an answer, and what its model may have missed of earlier answers.
     async fn add_notices(tools: &Tools, client: &Client, answer: &mut Answer, answer_receipt: &mut AnswerReceipt) {
         let take = Take::default().limit(MAX_NOTICES_PER_ANSWER).lease(NOTICE_LEASE);
         // If this fails, the notices come with a later answer.
         let due = client.take(&take).await.map(|given| given.notices).unwrap_or_default();
-        if !due.is_empty() {
-            answer_receipt.after.push(tools.tell(answer, &due).await);
+        let missed = answer_receipt.call.as_mut().map(CallGuard::missed).unwrap_or_default();
+        if !(due.is_empty() && missed.is_empty()) {
+            answer_receipt.after.push(tools.tell(answer, due, &missed).await);
         }
     }
 
     async fn call(&self, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let (profile, asker) = (self.profile(context), self.asker(context, request.arguments.as_ref())?);
-        let known: Vec<Schema> = Tools::schemas_of(&self.host(profile));
+        let patience = self.patience(context);
+        let call = self.shared.calls.begin(conversation(&asker.owner, context), patience);
+        let known: Vec<Schema> = Tools::schemas_of(&self.host(profile, None));
         let Some(schema) = known.iter().find(|schema| schema.name == request.name) else {
             let names: Vec<&str> = known.iter().map(|schema| schema.name).collect();
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}. There are: {}", request.name, names.join(", ")), None));
         };
         let tool = schema.name;
-        let (tools, client, receipt) = match self.tools(profile, &asker.owner).await {
+        let (tools, client, receipt) = match self.tools(self.host(profile, None), &asker.owner).await {
             Ok(all) => all,
             Err(e) => return Ok(unavailable(&e).into()),
         };
+        // An engine may have had to be started first.
+        let answer_within = patience.answer_within.map(|time| time.saturating_sub(call.began.elapsed()).max(SHORTEST_WAIT));
+        let tools = tools.with_host(self.host(profile, answer_within)).noting(call.about.clone());
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let (mut said, after) = tools.relay(tool, &arguments).await;
-        let mut answer_receipt = AnswerReceipt::of(receipt);
+        let mut answer_receipt = AnswerReceipt { call: Some(call), ..AnswerReceipt::of(receipt) };
         answer_receipt.after.push(after);
         if task::are_understood(context)
             && asker.comes_back()
-            && let Some(process) = task::left_running(profile, tool, &said)
+            && let Some(process) = task::left_running(&tools, tool, &arguments, &said)
             // If this fails, the answer itself says what runs.
             && let Ok(info) = client.poll(&process).await
         {
@@ -221,7 +236,7 @@ impl ServerHandler for Server {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let schemas = Tools::schemas_of(&self.host(self.profile(&context)));
+        let schemas = Tools::schemas_of(&self.host(self.profile(&context), self.patience(&context).answer_within));
         let tools: Vec<Tool> = schemas.iter().map(|schema| answer::tool(schema, self.settings().shared)).collect();
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -240,7 +255,7 @@ impl ServerHandler for Server {
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
         let asker = self.asker(&context, None)?;
         let profile = self.profile(&context);
-        let (tools, client, receipt) = self.tools(profile, &asker.owner).await.map_err(|e| refused(&e))?;
+        let (tools, client, receipt) = self.tools(self.host(profile, None), &asker.owner).await.map_err(|e| refused(&e))?;
         let mut outcome = tools.outcome(&request.task_id).await.map_err(|e| task::error(&request.task_id, &e))?;
         let mut answer_receipt = AnswerReceipt::of(receipt);
         // A cancelled task has no result that could carry notices.

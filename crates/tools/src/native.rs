@@ -6,7 +6,7 @@ use crate::plan::directory_in;
 use crate::process::{ProcessCall, answer_of, failed, fields, id_of};
 use crate::start::warn;
 use crate::timed_wait::{Left, WantedOutput, Yielded, begin, wait};
-use crate::{Answer, Host, answer, cap, notices, unknown};
+use crate::{AboutProcess, Answer, Host, answer, cap, notices, unknown};
 use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell, Time, Told, Waited};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,9 +29,15 @@ const MAX_TOLD_AGE: Duration = Duration::from_secs(24 * 3600);
 const NOTICE_LEASE: Duration = Duration::from_secs(60);
 
 /// Answers a call.
-pub(crate) async fn answer_to(client: &Client, host: &Host, on_delivered: &OnDelivered, tool: &str, arguments: &Value) -> Answer {
+pub(crate) async fn answer_to(
+    client: &Client,
+    host: &Host,
+    (about, on_delivered): (&AboutProcess, &OnDelivered),
+    tool: &str,
+    arguments: &Value,
+) -> Answer {
     match read(tool, arguments, host) {
-        Ok(call) => call.done(client, host, on_delivered).await.unwrap_or_else(|e| failed(host.profile, &e)),
+        Ok(call) => call.done(client, host, about, on_delivered).await.unwrap_or_else(|e| failed(host.profile, &e)),
         Err(refusal) => refusal,
     }
 }
@@ -39,6 +45,14 @@ pub(crate) async fn answer_to(client: &Client, host: &Host, on_delivered: &OnDel
 /// Checks the arguments of a call.
 pub(crate) fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answer> {
     read(tool, arguments, host).map(drop)
+}
+
+/// Whether a call runs a command that is expected to end, and waits for its end.
+pub(crate) fn waits_for_end(tool: &str, arguments: &Value, host: &Host) -> bool {
+    match read(tool, arguments, host) {
+        Ok(NativeCall::Run { spec, wait, .. }) => !wait.is_zero() && spec.tell.watch.is_empty(),
+        Ok(_) | Err(_) => false,
+    }
 }
 
 fn read(tool: &str, arguments: &Value, host: &Host) -> Result<NativeCall, Answer> {
@@ -69,7 +83,11 @@ impl NativeCall {
         let tokens = || args.size("max_output_tokens").map(|n| n.unwrap_or(DEFAULT_TOKENS));
         Ok(Some(match tool {
             "run" => Self::run(args, host)?,
-            "wait" => Self::Wait { id: id()?, most: time(args, "seconds", host.wait_limit)?.min(host.wait_limit), tokens: tokens()? },
+            "wait" => Self::Wait {
+                id: id()?,
+                most: time(args, "seconds", host.usual_wait(host.wait_limit))?.min(host.wait_limit),
+                tokens: tokens()?,
+            },
             "log" => {
                 let mut page = Page::default();
                 (page.offset, page.limit) = (args.whole("offset", 0)?, args.whole("limit", 1)?);
@@ -108,7 +126,7 @@ impl NativeCall {
             }
             _ => return Err("command is required: a shell line, or a list of a program and its arguments".into()),
         };
-        let wait = time(args, "wait_seconds", DEFAULT_WAIT)?.min(host.foreground_limit);
+        let wait = time(args, "wait_seconds", host.usual_wait(DEFAULT_WAIT))?.min(host.foreground_limit);
         let notify = args.get("notify").is_none() || args.flag("notify")?;
         let mut tell = Tell::default();
         if host.can_notify {
@@ -133,10 +151,10 @@ impl NativeCall {
         Ok(Self::Run { spec: Box::new(spec), wait, tokens: args.size("max_output_tokens")?.unwrap_or(DEFAULT_TOKENS) })
     }
 
-    async fn done(self, client: &Client, host: &Host, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
+    async fn done(self, client: &Client, host: &Host, about: &AboutProcess, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
         match self {
             Self::Run { spec, wait: most, tokens } => {
-                let info = match begin(client, host, &spec).await {
+                let info = match begin(client, host, about, &spec).await {
                     Ok(info) => info,
                     Err(failure) => return Ok(renamed(failure.told("Failed to start the command"))),
                 };
@@ -155,7 +173,7 @@ impl NativeCall {
                 }
             }
             Self::Wait { id, most, tokens } => {
-                let id = id_of(client, &id).await?;
+                let id = id_of(client, about, &id).await?;
                 let yielded = wait(client, host, &id, most, WantedOutput { from: Some(0), tokens }).await?;
                 if yielded.ended.is_some() {
                     // The caller knows its id, which may be a task's, so the process stays and can be asked for again.
@@ -171,9 +189,9 @@ impl NativeCall {
                 all.insert("note".into(), "Still running. You need not wait: go on, and its end will be told.".into());
                 Ok(all)
             }
-            Self::Process(ask) => Ok(renamed(answer_of(client, host, ask).await)),
+            Self::Process(ask) => Ok(renamed(answer_of(client, host, about, ask).await)),
             Self::Write { id, text, close } => {
-                let id = id_of(client, &id).await?;
+                let id = id_of(client, about, &id).await?;
                 let mut all = Answer::new();
                 if !text.is_empty() {
                     all.extend(fields(&client.write(&id, text.as_bytes(), At::End).await?));
@@ -231,8 +249,8 @@ fn over(done: &Yielded) -> Answer {
     all
 }
 
-/// The answer for a process that ended while the call that started it waited. If its whole output was answered, it is removed: no caller knows
-/// its id.
+/// The answer for a process that ended while the call that started it waited. If its whole output was answered, it is set aside: no caller
+/// knows its id.
 async fn at_once(client: &Client, host: &Host, done: Yielded) -> Answer {
     let mut all = over(&done);
     let Some(ended) = &done.ended else { return all };
@@ -250,7 +268,9 @@ pub(crate) fn how(fate: &Fate) -> Answer {
 /// The answer for a process that keeps running.
 fn running(info: &ProcessInfo, tell: &Tell, host: &Host) -> Answer {
     let next = match (tell.completion, host.can_notify) {
-        (true, _) => "Go on with something else: its end will be told. Do not poll.",
+        (true, _) => {
+            "It keeps running in the background: do not run it again. Go on with something else, its end will be told. Do not poll."
+        }
         (false, true) => "Nobody will be told of its end: look with log when you need to.",
         (false, false) => "This host cannot tell you of its end: ask with wait or log.",
     };

@@ -3,7 +3,7 @@
 use super::table::{self, Moment, NoticeDraft, NoticeEntry, end_key};
 use super::waiters::Waiters;
 use crate::config::{Clock, Push};
-use crate::facts::Facts;
+use crate::facts::{EndSeen, Facts};
 use crate::index;
 use crate::masks::Finder;
 use crate::render::{self, Log};
@@ -259,10 +259,10 @@ impl NoticeWriter {
             // A waiting client gets it as its answer, and no taker gets the notice. If the answer fails, the notice is delivered. Sinks
             // observe every notice, but wait if this one is wanted only when no client waits.
             let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
-            let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
+            let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed != EndSeen::Not { &[] } else { &self.sinks };
             let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.repeat);
             let process = one.row.id().to_string();
-            if one.row.consumed {
+            if one.row.consumed != EndSeen::Not {
                 // Its owner got it as an answer before it could be written.
                 table::consume(db, &process, "an answer", now)?;
                 made.extend(table::insert_for(db, &draft, sinks, WrittenFor::AnyTaker, None, now)?);

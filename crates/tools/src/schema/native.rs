@@ -10,7 +10,7 @@ pub(super) fn all(host: &Host) -> Vec<Schema> {
 }
 
 fn run(host: &Host) -> Schema {
-    let (usual, most) = (native::DEFAULT_WAIT.as_secs(), host.foreground_limit.as_secs());
+    let (usual, most) = (host.usual_wait(native::DEFAULT_WAIT).as_secs(), host.foreground_limit.as_secs());
     let description = "Run a command. The answer comes as soon as it ends. If it has not ended after wait_seconds, the answer names a process and the command goes on by itself: also \
          when this conversation, its host or the machine's login ends. You are then told once when it ends, or prints a line that you watch for: go on with other work and \
          do not poll. Give wait_seconds=0 for servers and watchers, with notify=false where their end is of no interest. Never use nohup, disown, setsid or a trailing '&'."

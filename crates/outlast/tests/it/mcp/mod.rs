@@ -2,6 +2,7 @@
 
 mod http;
 mod owner;
+mod patience;
 mod task;
 mod told;
 mod tools;
