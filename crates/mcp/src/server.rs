@@ -42,6 +42,8 @@ pub struct Settings {
     pub host: Host,
     /// The profile for every client.
     pub profile: Option<Profile>,
+    /// What the name of each tool begins with, for clients that do not add the server's name.
+    pub prefix: String,
     /// The working directory of the server.
     pub dir: PathBuf,
     /// How long a finished process is kept.
@@ -54,7 +56,7 @@ impl Settings {
     /// Settings for one agent and the engine that `connect` reaches.
     pub fn new(connect: Connect, host: Host, dir: PathBuf) -> Self {
         let week = Duration::from_secs(7 * 24 * 3600);
-        Self { connect, started_for: Owner::default(), host, profile: None, dir, keep_for: week, shared: false }
+        Self { connect, started_for: Owner::default(), host, profile: None, prefix: String::new(), dir, keep_for: week, shared: false }
     }
 }
 
@@ -151,8 +153,9 @@ impl Server {
         let patience = self.patience(context);
         let call = self.shared.calls.begin(conversation(&asker.owner, context), patience);
         let known: Vec<Schema> = Tools::schemas_of(&self.host(profile, None));
-        let Some(schema) = known.iter().find(|schema| schema.name == request.name) else {
-            let names: Vec<&str> = known.iter().map(|schema| schema.name).collect();
+        let prefix = &self.settings().prefix;
+        let Some(schema) = known.iter().find(|schema| request.name.strip_prefix(prefix.as_str()) == Some(schema.name)) else {
+            let names: Vec<String> = known.iter().map(|schema| format!("{prefix}{}", schema.name)).collect();
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}. There are: {}", request.name, names.join(", ")), None));
         };
         let tool = schema.name;
@@ -237,7 +240,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let schemas = Tools::schemas_of(&self.host(self.profile(&context), self.patience(&context).answer_within));
-        let tools: Vec<Tool> = schemas.iter().map(|schema| answer::tool(schema, self.settings().shared)).collect();
+        let tools: Vec<Tool> = schemas.iter().map(|schema| answer::tool(schema, &self.settings().prefix, self.settings().shared)).collect();
         Ok(ListToolsResult::with_all_items(tools))
     }
 

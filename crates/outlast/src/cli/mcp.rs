@@ -28,9 +28,15 @@ pub(crate) struct Mcp {
     /// The set of tools [default: chosen by the client's name]
     #[arg(long, value_name = "NAME")]
     profile: Option<ProfileArg>,
+    /// What the name of each tool begins with, such as `outlast_`, for clients that do not add the server's name
+    #[arg(long, value_name = "TEXT", value_parser = prefix)]
+    prefix: Option<String>,
     #[command(flatten)]
     whose: Whose,
 }
+
+/// The longest prefix of tool names.
+const MAX_PREFIX_BYTES: usize = 40;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ProfileArg {
@@ -73,6 +79,7 @@ impl Mcp {
             (settings.started_for.session, settings.started_for.generation) = (Some(session), Some(generation));
         }
         settings.profile = self.profile.map(Into::into);
+        settings.prefix = self.prefix.unwrap_or_default();
         settings.keep_for = ctx.settings.keep_for;
         settings.shared = self.http.is_some();
         let server = Server::new(settings);
@@ -83,6 +90,15 @@ impl Mcp {
                 Err(e) => Err(Failure::refused(e, "an MCP client speaks to this, on its standard input and output")),
             },
         }
+    }
+}
+
+/// Checks the beginning of tool names: clients allow 64 letters, digits, `_` and `-` for the whole name.
+fn prefix(given: &str) -> Result<String, String> {
+    let plain = given.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    match given.len() {
+        1..=MAX_PREFIX_BYTES if plain => Ok(given.to_owned()),
+        _ => Err(format!("give 1 to {MAX_PREFIX_BYTES} letters, digits, `_` or `-`")),
     }
 }
 
