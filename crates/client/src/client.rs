@@ -292,7 +292,7 @@ impl Client {
     /// Writes to the input of a process.
     pub async fn write(&self, process: &str, bytes: &[u8], at: At) -> Result<Written, ClientError> {
         let mut at = at;
-        let mut next = None;
+        let (mut next, mut warning) = (None, None);
         let mut done = 0;
         loop {
             let piece = &bytes[done..bytes.len().min(done + WRITE_PIECE)];
@@ -307,8 +307,10 @@ impl Client {
             if done == bytes.len() {
                 let mut all = written;
                 all.bytes_written = Some(done as u64);
+                all.warning = warning.or(all.warning);
                 return Ok(all);
             }
+            warning = warning.or(written.warning);
             if taken == 0 {
                 return Err(after_some(
                     refusal(code::INPUT_FULL, "the process does not read its input".into(), "try again later"),

@@ -2,7 +2,7 @@
 
 use crate::owner::HANDLE;
 use outlast_tools::{Answer, Hints, Profile, Schema, Tools};
-use rmcp::model::{CallToolResult, ContentBlock, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, ContentBlock, ProtocolVersion, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -43,10 +43,12 @@ fn annotations(hints: Hints) -> ToolAnnotations {
 }
 
 /// The result of a call: text for the model, the same as an object, and whether the call failed.
-pub(crate) fn result(tools: &Tools, profile: Profile, ran: bool, answer: &Answer) -> CallToolResult {
+pub(crate) fn result(tools: &Tools, profile: Profile, version: Option<&ProtocolVersion>, ran: bool, answer: &Answer) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(tools.text(answer))]);
     // Hermes gives its model both the text and the structured content, and the texts of its profile are JSON anyway.
-    result.structured_content = (profile != Profile::Hermes).then(|| Value::Object(answer.clone()));
+    // Clients of a version without structured content show their model what they do not know.
+    let is_known = version.is_none_or(|version| version.as_str() >= ProtocolVersion::V_2025_06_18.as_str());
+    result.structured_content = (profile != Profile::Hermes && is_known).then(|| Value::Object(answer.clone()));
     result.is_error = Some(is_error(ran, answer));
     result
 }
@@ -59,9 +61,12 @@ pub(crate) fn is_error(ran: bool, answer: &Answer) -> bool {
     refused || lost || failed
 }
 
+/// The key in `_meta` of a call that asks for its owner, and of the answer. Some clients show their model all of `_meta`.
+pub(crate) const OWNER_KEY: &str = "outlast/owner";
+
 /// Adds the owner that the call was made for.
 pub(crate) fn says_owner(result: &mut CallToolResult, owner: Value) {
-    result.meta.get_or_insert_default().0.insert("outlast/owner".into(), owner);
+    result.meta.get_or_insert_default().0.insert(OWNER_KEY.into(), owner);
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use crate::{answer, progress, resource, task};
 use outlast_client::{Client, ClientError, Connect, Kill, Owner, Receipt, Take, Time};
 use outlast_tools::{Answer, Host, Profile, Schema, Tools};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, GetTaskParams, GetTaskResult, Implementation,
-    JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
-    Tool, UnsubscribeRequestParams, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, CustomRequest, CustomResult, ErrorCode,
+    GetTaskParams, GetTaskResult, Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ResourceUpdatedNotificationParam, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
@@ -183,8 +183,10 @@ impl Server {
             Self::add_notices(&tools, &client, &mut said, &mut answer_receipt).await;
         }
         let ran = matches!(tool, "run" | "terminal" | "exec_command");
-        let mut result = answer::result(&tools, profile, ran, &said);
-        answer::says_owner(&mut result, asker.to_json());
+        let mut result = answer::result(&tools, profile, context.protocol_version().as_ref(), ran, &said);
+        if context.meta.0.0.contains_key(answer::OWNER_KEY) {
+            answer::says_owner(&mut result, asker.to_json());
+        }
         self.pending.add(context, answer_receipt);
         Ok(result.into())
     }
@@ -253,6 +255,20 @@ impl ServerHandler for Server {
             () = cancelled.cancelled() => Err(ErrorData::internal_error("the call was cancelled; what it started keeps running", None)),
             () = progress::tell(&context) => Err(ErrorData::internal_error("progress is told for as long as there is any", None)),
         }
+    }
+
+    /// Gets what the library cannot read. A known method with other parameters is one of these.
+    async fn on_custom_request(&self, request: CustomRequest, _: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+        let unread = match request.method.as_str() {
+            "tools/call" => request.params_as::<CallToolRequestParams>().err(),
+            "tasks/get" => request.params_as::<GetTaskParams>().err(),
+            "tasks/cancel" => request.params_as::<CancelTaskParams>().err(),
+            "resources/read" => request.params_as::<ReadResourceRequestParams>().err(),
+            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+        };
+        let why = unread.map_or_else(|| "they are not an object".to_owned(), |error| error.to_string());
+        let hint = if request.method == "tools/call" { "; `arguments` must be an object, not its text" } else { "" };
+        Err(ErrorData::invalid_params(format!("the parameters of {} cannot be read: {why}{hint}", request.method), None))
     }
 
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {

@@ -48,7 +48,7 @@ pub(crate) fn status((tools, profile): (&Tools, Profile), outcome: &CallResult, 
         None => TaskPayload::Working,
         Some(_) if was_cancelled(&outcome.info) => TaskPayload::Cancelled,
         Some(all) => {
-            let result = json!(answer::result(tools, profile, true, all));
+            let result = json!(answer::result(tools, profile, None, true, all));
             TaskPayload::Completed { result: result.as_object().cloned().unwrap_or_default() }
         }
     };

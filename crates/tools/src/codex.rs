@@ -6,6 +6,7 @@ use crate::on_delivered::{Cursors, OnDelivered};
 use crate::plan::directory_in;
 use crate::process::failed;
 use crate::timed_wait::{Left, WantedOutput, Yielded, begin, wait};
+use crate::unchanged::UNCHANGED;
 use crate::{AboutProcess, Answer, Host, answer, unknown};
 use outlast_client::{At, Client, ClientError, ProcessId, Spec, Tell, code};
 use outlast_text::count_tokens;
@@ -144,7 +145,13 @@ impl Stdin {
         }
         let wanted = WantedOutput { from: cursors.get(self.process), tokens: self.tokens };
         let yielded = wait(client, host, &id, self.wait, wanted).await?;
-        told(client, host, on_delivered, self.process, yielded).await
+        let is_unchanged =
+            self.chars.is_empty() && wanted.from.is_some_and(|from| from == yielded.whole.next_byte) && yielded.ended.is_none();
+        let mut all = told(client, host, on_delivered, self.process, yielded).await?;
+        if is_unchanged {
+            all.insert(UNCHANGED.into(), true.into());
+        }
+        Ok(all)
     }
 
     async fn write(&self, client: &Client, id: &str) -> Result<(), ClientError> {
@@ -232,7 +239,10 @@ pub(crate) fn text(all: &Answer) -> Option<String> {
         Some(number) => format!("Process running with session ID {number}"),
         None => format!("Process {}", ending(all)),
     };
-    let note = all.get("note").and_then(Value::as_str).map(|note| format!("Note: {note}\n")).unwrap_or_default();
+    let note = match all.contains_key(UNCHANGED) {
+        true => "Note: unchanged, there is no new output\n".to_owned(),
+        false => all.get("note").and_then(Value::as_str).map(|note| format!("Note: {note}\n")).unwrap_or_default(),
+    };
     Some(format!(
         "Chunk ID: {}\nWall time: {} seconds\n{state}\nOriginal token count: {}\n{note}Output:\n{output}",
         field("chunk_id"),

@@ -43,6 +43,7 @@ mod hints;
 mod hook;
 mod host;
 mod missed;
+mod names;
 mod native;
 mod notices;
 mod on_delivered;
@@ -57,6 +58,7 @@ mod start;
 mod terminal;
 mod timed_wait;
 mod tokens;
+mod unchanged;
 
 pub use guard::{Misuse, misuse};
 pub use hook::{Called, HookInput, LONGEST_HOOK_INPUT, ToTell};
@@ -152,6 +154,7 @@ impl Tools {
     pub async fn relay(&self, tool: &str, arguments: &Value) -> (Answer, OnDelivered) {
         let on_delivered = OnDelivered::new(self.client.clone(), self.cursors.clone());
         let mut answer = match (self.host.profile, self.host.policy) {
+            _ if let Some(error) = names::misnamed(&self.host, tool, arguments) => refused(&self.host, tool, error),
             (Profile::Native, Policy::Agent) => {
                 native::answer_to(&self.client, &self.host, (&self.about, &on_delivered), tool, arguments).await
             }
@@ -160,6 +163,7 @@ impl Tools {
             }
             (Profile::Hermes, _) | (_, Policy::CodeExecution) => self.terminal_or_process(tool, arguments).await,
         };
+        unchanged::shorten(&mut answer, self.host.profile, tool, &self.cursors, &on_delivered);
         cap::cap(&mut answer, self.host.result_chars);
         (answer, on_delivered)
     }
@@ -210,6 +214,14 @@ pub fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answ
             "process" if host.policy == Policy::Agent => ProcessCall::of(arguments).map(drop),
             other => Err(unknown(other, &["terminal", "process"])),
         },
+    }
+}
+
+/// The answer to a call whose arguments are wrong.
+fn refused(host: &Host, tool: &str, error: String) -> Answer {
+    match (host.profile, tool) {
+        (Profile::Hermes, "terminal") => plan::refused(&error),
+        _ => answer([("error", error.into())]),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::plan::directory_in;
 use crate::process::{ProcessCall, answer_of, failed, fields, id_of};
 use crate::start::warn;
 use crate::timed_wait::{Left, WantedOutput, Yielded, begin, wait};
+use crate::unchanged::UNCHANGED;
 use crate::{AboutProcess, Answer, Host, answer, cap, notices, unknown};
 use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell, Time, Told, Waited};
 use serde_json::{Map, Value, json};
@@ -66,8 +67,8 @@ fn read(tool: &str, arguments: &Value, host: &Host) -> Result<NativeCall, Answer
 /// A parsed call.
 #[derive(Debug)]
 enum NativeCall {
-    Run { spec: Box<Spec>, wait: Duration, tokens: usize },
-    Wait { id: String, most: Duration, tokens: usize },
+    Run { spec: Box<Spec>, wait: Duration, limited: Option<String>, tokens: usize },
+    Wait { id: String, most: Duration, limited: Option<String>, tokens: usize },
     Process(ProcessCall),
     Write { id: String, text: String, close: bool },
     Notices { wait: Duration, told: bool },
@@ -83,11 +84,11 @@ impl NativeCall {
         let tokens = || args.size("max_output_tokens").map(|n| n.unwrap_or(DEFAULT_TOKENS));
         Ok(Some(match tool {
             "run" => Self::run(args, host)?,
-            "wait" => Self::Wait {
-                id: id()?,
-                most: time(args, "seconds", host.usual_wait(host.wait_limit))?.min(host.wait_limit),
-                tokens: tokens()?,
-            },
+            "wait" => {
+                let asked = time(args, "seconds", host.usual_wait(host.wait_limit))?;
+                let limited = over_limit("seconds", asked, host.wait_limit);
+                Self::Wait { id: id()?, most: asked.min(host.wait_limit), limited, tokens: tokens()? }
+            }
             "log" => {
                 let mut page = Page::default();
                 (page.offset, page.limit) = (args.whole("offset", 0)?, args.whole("limit", 1)?);
@@ -126,7 +127,8 @@ impl NativeCall {
             }
             _ => return Err("command is required: a shell line, or a list of a program and its arguments".into()),
         };
-        let wait = time(args, "wait_seconds", host.usual_wait(DEFAULT_WAIT))?.min(host.foreground_limit);
+        let asked = time(args, "wait_seconds", host.usual_wait(DEFAULT_WAIT))?;
+        let (wait, limited) = (asked.min(host.foreground_limit), over_limit("wait_seconds", asked, host.foreground_limit));
         let notify = args.get("notify").is_none() || args.flag("notify")?;
         let mut tell = Tell::default();
         if host.can_notify {
@@ -148,12 +150,12 @@ impl NativeCall {
         for EnvVar { name, value } in env(args)? {
             spec = spec.with_env(name, value);
         }
-        Ok(Self::Run { spec: Box::new(spec), wait, tokens: args.size("max_output_tokens")?.unwrap_or(DEFAULT_TOKENS) })
+        Ok(Self::Run { spec: Box::new(spec), wait, limited, tokens: args.size("max_output_tokens")?.unwrap_or(DEFAULT_TOKENS) })
     }
 
     async fn done(self, client: &Client, host: &Host, about: &AboutProcess, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
         match self {
-            Self::Run { spec, wait: most, tokens } => {
+            Self::Run { spec, wait: most, limited, tokens } => {
                 let info = match begin(client, host, about, &spec).await {
                     Ok(info) => info,
                     Err(failure) => return Ok(renamed(failure.told("Failed to start the command"))),
@@ -167,12 +169,13 @@ impl NativeCall {
                     true => Ok(at_once(client, host, yielded).await),
                     false => {
                         let mut all = running(&info, &spec.tell, host);
+                        limited.iter().for_each(|note| cap::add_note(&mut all, note));
                         put(&mut all, &yielded);
                         Ok(all)
                     }
                 }
             }
-            Self::Wait { id, most, tokens } => {
+            Self::Wait { id, most, limited, tokens } => {
                 let id = id_of(client, about, &id).await?;
                 let yielded = wait(client, host, &id, most, WantedOutput { from: Some(0), tokens }).await?;
                 if yielded.ended.is_some() {
@@ -187,6 +190,7 @@ impl NativeCall {
                 let mut all = answer([("process", yielded.id.as_str().into()), ("status", "running".into())]);
                 put(&mut all, &yielded);
                 all.insert("note".into(), "Still running. You need not wait: go on, and its end will be told.".into());
+                limited.iter().for_each(|note| cap::add_note(&mut all, note));
                 Ok(all)
             }
             Self::Process(ask) => Ok(renamed(answer_of(client, host, about, ask).await)),
@@ -314,6 +318,11 @@ fn renamed(mut all: Answer) -> Answer {
     all
 }
 
+/// The note if a call asks for a longer wait than it may have.
+fn over_limit(name: &str, asked: Duration, most: Duration) -> Option<String> {
+    (asked > most).then(|| format!("{name} is at most {}", most.as_secs()))
+}
+
 /// A time in seconds, which may have a fraction.
 fn time(args: &Args<'_>, name: &str, usual: Duration) -> Result<Duration, String> {
     let Some(text) = args.text(name).filter(|text| !text.trim().is_empty()) else { return Ok(usual) };
@@ -367,6 +376,9 @@ pub(crate) fn text(all: &Answer) -> Option<String> {
         "exited" | "killed" | "already_exited" => said.push(ending(all)),
         other => said.push(other.to_owned()),
     }
+    if known(UNCHANGED).is_some() {
+        said.push("unchanged: nothing new since your last look".to_owned());
+    }
     for name in ["process", "name", "completion_reason", "termination_source", "showing", "total_lines", "error", "hint", "note", "warning"]
     {
         if let Some(word) = word(name).filter(|word| !(word.is_empty() || name == "completion_reason" && word == "exited")) {
@@ -396,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_run_says_what_it_wants() {
-        let Ok(Some(NativeCall::Run { spec, wait, tokens })) = read("run", json!({"command": "make"})) else { panic!("no run") };
+        let Ok(Some(NativeCall::Run { spec, wait, tokens, .. })) = read("run", json!({"command": "make"})) else { panic!("no run") };
         assert_eq!((wait, tokens), (DEFAULT_WAIT, DEFAULT_TOKENS));
         assert!(spec.tell.completion && spec.tell.unless_waited_for && !spec.pty);
         let call = json!({"command": ["ls", "-l"], "wait_seconds": 0, "notify": false, "watch": "READY", "cwd": "sub", "env": {"A": 1}, "timeout_seconds": "60"});
@@ -407,6 +419,20 @@ mod tests {
         );
         assert!(!spec.tell.completion && !spec.tell.unless_waited_for);
         assert_eq!(spec.cwd.as_ref().map(|dir| dir.to_lossy().into_owned()).as_deref(), Some("/work/sub"));
+    }
+
+    #[test]
+    fn a_longer_wait_than_there_is_says_so() {
+        for (seconds, want) in [(600, None), (601, Some("wait_seconds is at most 600"))] {
+            let Ok(Some(NativeCall::Run { wait, limited, .. })) = read("run", json!({"command": "x", "wait_seconds": seconds})) else {
+                panic!("no run")
+            };
+            assert_eq!((wait.as_secs(), limited.as_deref()), (600, want));
+        }
+        let Ok(Some(NativeCall::Wait { most, limited, .. })) = read("wait", json!({"process": "x", "seconds": 1e30})) else {
+            panic!("no wait")
+        };
+        assert_eq!((most.as_secs(), limited.as_deref()), (180, Some("seconds is at most 180")));
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn keeper() -> (Vec<ToKeeper>, Vec<FromKeeper>) {
         KeeperReply::Ok,
         KeeperReply::Stopped { seen_dead: 2, survivors: vec![7], unrecorded: None },
         KeeperReply::AlreadyEnded,
-        KeeperReply::Written { taken: 2, next: 3 },
+        KeeperReply::Written { taken: 2, next: 3, is_canonical: false },
         KeeperReply::Output { end: 9, closed: true },
         KeeperReply::Refused { code: "no_input".into(), error: "why".into() },
         KeeperReply::News,
