@@ -60,7 +60,7 @@ fn requests() -> Vec<Message> {
         Request::Close { process: process() },
         Request::Resize { process: process(), rows: 30, cols: 120 },
         Request::Attach { process: process(), read_only: true },
-        Request::Remove { process: process() },
+        Request::Remove { process: process(), set_aside: false },
         Request::Clean { scope: Scope::default() },
         Request::Active(Activity::Session { session: "s".into(), max_age_ms: Some(1) }),
         Request::Adopt(AdoptFrom::Pid { pid: 7 }),
