@@ -309,7 +309,7 @@ impl Client {
     /// Writes to the input of a process.
     pub async fn write(&self, process: &str, bytes: &[u8], at: At) -> Result<Written, ClientError> {
         let mut at = at;
-        let mut next = None;
+        let (mut next, mut warning) = (None, None);
         let mut done = 0;
         loop {
             let piece = &bytes[done..bytes.len().min(done + WRITE_PIECE)];
@@ -324,8 +324,10 @@ impl Client {
             if done == bytes.len() {
                 let mut all = written;
                 all.bytes_written = Some(done as u64);
+                all.warning = warning.or(all.warning);
                 return Ok(all);
             }
+            warning = warning.or(written.warning);
             if taken == 0 {
                 return Err(after_some(
                     refusal(code::INPUT_FULL, "the process does not read its input".into(), "try again later"),
@@ -370,7 +372,13 @@ impl Client {
 
     /// Removes a finished process.
     pub async fn remove(&self, process: &str) -> Result<Removed, ClientError> {
-        self.ask("remove the process", Request::Remove { process: process.into() }, Repeat::Never).await
+        self.ask("remove the process", Request::Remove { process: process.into(), set_aside: false }, Repeat::Never).await
+    }
+
+    /// Marks a finished process as one whose end and whole output its caller was given. It is kept for a day, and lists for agents leave it
+    /// out. An engine of an earlier release removes it.
+    pub async fn set_aside(&self, process: &str) -> Result<Removed, ClientError> {
+        self.ask("set the process aside", Request::Remove { process: process.into(), set_aside: true }, Repeat::Never).await
     }
 
     /// Removes every finished process in a scope.

@@ -7,6 +7,17 @@ use outlast_store::spec::Kept;
 use outlast_store::{journal, lock};
 use std::sync::Arc;
 
+/// Whether the owner of a process has seen its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum EndSeen {
+    /// No, as far as is known.
+    Not,
+    /// Yes.
+    Seen,
+    /// Yes, and all its output, in the answer to the call that started it. Lists for agents leave it out, and it is kept for a day.
+    SetAside,
+}
+
 /// The facts about one process at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Facts {
@@ -23,7 +34,7 @@ pub(crate) struct Facts {
     /// Its disk use in bytes, once its facts are final.
     pub(crate) bytes: u64,
     /// Whether its owner has seen its end.
-    pub(crate) consumed: bool,
+    pub(crate) consumed: EndSeen,
     /// Whether another program started it.
     pub(crate) detached: bool,
     /// Whether its keeper lives and does not answer.
@@ -40,7 +51,7 @@ impl Facts {
             log_end: 0,
             cursor: 0,
             bytes: 0,
-            consumed: false,
+            consumed: EndSeen::Not,
             detached: false,
             unreachable: false,
         }

@@ -1,6 +1,6 @@
 //! How other tasks ask the owner of the table.
 
-use crate::facts::Facts;
+use crate::facts::{EndSeen, Facts};
 use crate::instances::Asker;
 use crate::link::Link;
 use crate::listing::Listing;
@@ -60,6 +60,7 @@ pub(crate) enum TableRequest {
     },
     Consumed {
         id: ProcessId,
+        seen: EndSeen,
     },
     Take {
         id: ProcessId,
@@ -147,9 +148,9 @@ impl TableHandle {
     }
 
     /// The owner of a process has seen its end.
-    pub(crate) async fn consumed(&self, id: ProcessId) {
-        // It only affects the order of removal.
-        let _gone = self.0.send(TableRequest::Consumed { id }).await;
+    pub(crate) async fn consumed(&self, id: ProcessId, seen: EndSeen) {
+        // It only affects lists for agents and the order of removal.
+        let _gone = self.0.send(TableRequest::Consumed { id, seen }).await;
     }
 
     pub(crate) async fn reachable(&self, id: ProcessId, reachable: bool) {

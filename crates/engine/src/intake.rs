@@ -7,7 +7,7 @@ use crate::clients::{Client, ClientKind, Clients};
 use crate::closing::{Closing, Shutdown};
 use crate::config::Clock;
 use crate::disk::{AGAIN, Disk, blocking};
-use crate::facts::{Facts, FolderLook};
+use crate::facts::{EndSeen, Facts, FolderLook};
 use crate::handle::TableHandle;
 use crate::index::{Index, IndexError};
 use crate::mutex::lock;
@@ -20,7 +20,7 @@ use outlast_store::dir::Home;
 use outlast_store::meta::Snapshot;
 use outlast_text::Redactor;
 use outlast_wire::v1::Error;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -100,7 +100,7 @@ impl Intake {
     /// The owner of a process has seen its end.
     pub(crate) async fn end_seen(&self, id: ProcessId, how: &'static str, now: Time) {
         self.outbox.end_seen_later(id, how, now).await;
-        self.table.consumed(id).await;
+        self.table.consumed(id, EndSeen::Seen).await;
     }
 
     /// Acknowledges to the keepers of a process what was written of it, which they wait for. `noted`: the last acknowledgement.
@@ -221,11 +221,11 @@ impl Intake {
 
     /// Reads the folders again for the changes that could not be written.
     async fn read_again(self: &Arc<Self>, changes: Vec<UnsavedChange>) -> Vec<UnsavedChange> {
-        let mut seen_by_owner = HashSet::new();
+        let mut seen_by_owner = HashMap::new();
         for one in &changes {
             self.unsaved.reads(one.before.id());
-            if self.table.facts(one.before.id()).await.is_some_and(|facts| facts.consumed) {
-                seen_by_owner.insert(one.before.id());
+            if let Some(facts) = self.table.facts(one.before.id()).await {
+                seen_by_owner.insert(one.before.id(), facts.consumed);
             }
         }
         let (intake, same) = (Arc::clone(self), changes.clone());
@@ -237,7 +237,7 @@ impl Intake {
                     return c;
                 }
                 let seen = FolderLook::look(&dir, c.before.cursor);
-                let after = Facts { consumed: seen_by_owner.contains(&c.before.id()), ..c.before.with(&seen) };
+                let after = Facts { consumed: seen_by_owner.get(&c.before.id()).copied().unwrap_or(EndSeen::Not), ..c.before.with(&seen) };
                 let news = ProcessChange::of((&intake.redactor, &intake.waiters), &c.before, &after, &seen, &dir);
                 let news = news.map(|news| news.instead_of(c.news.as_ref()));
                 UnsavedChange { news: news.or(c.news), before: c.before }

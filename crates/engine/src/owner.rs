@@ -3,7 +3,7 @@
 use crate::clock_jumps::{ClockJumps, Moment};
 use crate::closing::Closing;
 use crate::disk::blocking;
-use crate::facts::Facts;
+use crate::facts::{EndSeen, Facts};
 use crate::handle::TableRequest;
 use crate::index::Writer;
 use crate::left_behind::may_have_left;
@@ -129,7 +129,7 @@ impl TableOwner {
             TableRequest::Reachable { id, reachable } => {
                 self.table.change(id, |facts| Arc::new(Facts { unreachable: !reachable, ..Facts::clone(facts) }));
             }
-            TableRequest::Consumed { id } => self.consumed(id).await,
+            TableRequest::Consumed { id, seen } => self.consumed(id, seen).await,
             TableRequest::Take { id, answer } => _ = answer.send(self.table.take(id)),
             TableRequest::PutBack { facts } => self.insert(Facts::clone(&facts), Known::FromRecovery),
             TableRequest::Interrupt { session, answer } => _ = answer.send(self.table.interrupt(&session)),
@@ -173,13 +173,13 @@ impl TableOwner {
     }
 
     /// Records that the owner of a process has seen its end. Such processes are removed first.
-    async fn consumed(&mut self, id: ProcessId) {
-        let Some(facts) = self.table.consumed(id) else { return };
+    async fn consumed(&mut self, id: ProcessId, seen: EndSeen) {
+        let Some(facts) = self.table.consumed(id, seen) else { return };
         if self.parts.intake.unsaved.has(id) {
             // It is written with its other changes.
             return;
         }
-        // The outbox has the mark that counts. This one only affects the order of removal.
+        // The outbox has the mark that counts. This one only affects lists for agents and the order of removal.
         self.parts.index.put_later(Facts::clone(&facts)).await;
     }
 

@@ -1,6 +1,6 @@
 //! Makes answers from facts and files. The functions read the disk and block.
 
-use crate::facts::{Facts, FolderLook};
+use crate::facts::{EndSeen, Facts, FolderLook};
 use crate::left_behind::LeftoverSearch;
 use crate::masks::Finder;
 use outlast_core::{GapWhy, Outcome, Phase, Status, Time, limits};
@@ -297,6 +297,7 @@ pub(crate) fn process(
     info.task_id.clone_from(&kept.spec.owner.task);
     info.session_key.clone_from(&kept.spec.owner.session);
     info.detached = facts.detached;
+    info.is_set_aside = facts.consumed == EndSeen::SetAside;
     info.pty = kept.spec.pty && !meta.is_some_and(|m| m.has(flag::NO_PTY));
     info.takes_input = kept_alive && kept.spec.takes_input() && input_open;
     info.input_bytes = meta.filter(|_| kept.spec.takes_input()).map(|m| m.input);

@@ -1,6 +1,6 @@
 //! The facts about every process of a home, in memory. Nothing here waits or reads a disk; the owner of the table does.
 
-use crate::facts::{Facts, FolderLook};
+use crate::facts::{EndSeen, Facts, FolderLook};
 use crate::instances::Asker;
 use crate::listing::{LastEntry, Listing};
 use crate::near::{self, Near};
@@ -290,12 +290,12 @@ impl Table {
     }
 
     /// Records that the owner of a process has seen its end. Returns the new facts if that changed them.
-    pub(crate) fn consumed(&mut self, id: ProcessId) -> Option<Arc<Facts>> {
+    pub(crate) fn consumed(&mut self, id: ProcessId, seen: EndSeen) -> Option<Arc<Facts>> {
         let Some(Slot::Known(entry)) = self.slots.get_mut(&id) else { return None };
-        if entry.facts.consumed {
+        if entry.facts.consumed >= seen {
             return None;
         }
-        entry.facts = Arc::new(Facts { consumed: true, ..Facts::clone(&entry.facts) });
+        entry.facts = Arc::new(Facts { consumed: seen, ..Facts::clone(&entry.facts) });
         if let Some(tell) = &entry.tell {
             tell.send_replace(Arc::clone(&entry.facts));
         }

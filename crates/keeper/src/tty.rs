@@ -28,6 +28,11 @@ pub(crate) fn resize(master: &OwnedFd, rows: u16, cols: u16) -> io::Result<()> {
     Ok(rustix::termios::tcsetwinsize(master, Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 })?)
 }
 
+/// Whether the program reads whole lines, which the kernel cuts after 4,095 bytes.
+pub(crate) fn is_canonical(master: &OwnedFd) -> bool {
+    rustix::termios::tcgetattr(master).is_ok_and(|t| t.local_modes.contains(rustix::termios::LocalModes::ICANON))
+}
+
 /// The character that ends the input of this terminal.
 pub(crate) fn eof_char(master: &OwnedFd) -> u8 {
     let usual = 0x04;

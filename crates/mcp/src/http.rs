@@ -9,11 +9,11 @@ use crate::Server;
 use crate::receipt::{AnswerReceipt, AnswerReceipts};
 use crate::session::Sessions;
 use crate::slots::{Slot, Slots};
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use bytes::{Buf as _, Bytes};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -42,6 +42,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The path of the endpoint.
 const PATH: &str = "/mcp";
+/// The header that names what a request is about.
+const NAME_HEADER: &str = "mcp-name";
 /// The origins that are accepted: web pages of this machine. They need the token, too.
 const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
 
@@ -212,10 +214,57 @@ impl<S: ServerHandler> Service<S> {
         let receipts = AnswerReceipts::default();
         request.extensions_mut().insert(receipts.clone());
         self.sessions.used_by(&request);
-        let answered = self.mcp.handle(request).await;
+        let is_delete = request.method() == Method::DELETE;
+        let mut answered = match needs_name(&request) {
+            true => match with_name(request).await {
+                Ok(named) => self.mcp.handle(named).await,
+                Err(refused) => return refused,
+            },
+            false => self.mcp.handle(request).await,
+        };
+        if is_delete && answered.status() == StatusCode::ACCEPTED {
+            // The library's 202 says that the session will end. It has ended, and some clients take nothing else for success.
+            *answered.status_mut() = StatusCode::NO_CONTENT;
+        }
         self.sessions.begun_by(&answered).await;
         answered.map(|body| Answered { body, receipts, written }.boxed())
     }
+}
+
+/// Whether a request about a task lacks the header that names the task. FastMCP 4.1.2 leaves it out, and the library refuses that.
+fn needs_name<B>(request: &Request<B>) -> bool {
+    let method = request.headers().get("mcp-method").and_then(|method| method.to_str().ok());
+    request.method() == Method::POST
+        && method.is_some_and(|method| method.starts_with("tasks/"))
+        && !request.headers().contains_key(NAME_HEADER)
+}
+
+/// The same request with the header, as its body names the task.
+async fn with_name<B>(request: Request<B>) -> Result<Request<Full<Bytes>>, Response<BoxBody<Bytes, Infallible>>>
+where
+    B: Body + Send + 'static,
+    B::Error: fmt::Display,
+{
+    #[derive(serde::Deserialize)]
+    struct Asked {
+        params: Option<TaskId>,
+    }
+    #[derive(serde::Deserialize)]
+    struct TaskId {
+        #[serde(rename = "taskId")]
+        task_id: String,
+    }
+    let (mut head, body) = request.into_parts();
+    let Ok(mut body) = Limited::new(body.map_err(|error| error.to_string()), MAX_REQUEST_BYTES).collect().await.map(Collected::aggregate)
+    else {
+        return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, "the request has more than 8 MiB, or did not arrive whole\n"));
+    };
+    let body = body.copy_to_bytes(body.remaining());
+    let asked = serde_json::from_slice::<Asked>(&body).ok().and_then(|asked| asked.params);
+    if let Some(name) = asked.and_then(|of| HeaderValue::from_str(&of.task_id).ok()) {
+        head.headers.insert(NAME_HEADER, name);
+    }
+    Ok(Request::from_parts(head, Full::new(body)))
 }
 
 fn refusal(status: StatusCode, why: &'static str) -> Response<BoxBody<Bytes, Infallible>> {

@@ -9,8 +9,10 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod calls;
 mod http;
 mod owner;
+mod patience;
 mod progress;
 mod receipt;
 mod resource;

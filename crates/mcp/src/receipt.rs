@@ -5,6 +5,7 @@
 //!
 //! Decision 103: docs/decisions/tools-mcp.md.
 
+use crate::calls::CallGuard;
 use outlast_client::Receipt;
 use outlast_tools::OnDelivered;
 use rmcp::model::{JsonRpcMessage, RequestId};
@@ -18,15 +19,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(crate) struct AnswerReceipt {
     pub(crate) receipt: Receipt,
     pub(crate) after: Vec<OnDelivered>,
+    /// The call that is answered, if it is one of a tool.
+    pub(crate) call: Option<CallGuard>,
 }
 
 impl AnswerReceipt {
     pub(crate) fn of(receipt: Receipt) -> Self {
-        Self { receipt, after: Vec::new() }
+        Self { receipt, after: Vec::new(), call: None }
     }
 
-    /// The answer was written: confirms it to the engine.
+    /// The answer was written: confirms it to the engine, unless its client may have given up before. Then it counts as not given, and what
+    /// it shows is delivered again.
     pub(crate) async fn arrived(self) {
+        if !self.call.is_none_or(CallGuard::arrived) {
+            return;
+        }
         for after in self.after {
             after.delivered().await;
         }

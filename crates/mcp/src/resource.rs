@@ -49,6 +49,7 @@ pub(crate) fn templates() -> ListResourceTemplatesResult {
 pub(crate) async fn list(client: &Client) -> Result<ListResourcesResult, ClientError> {
     let Owner { task, session, .. } = client.owner().clone();
     let mut all = client.list(&Scope { task, session }, true).await?;
+    all.retain(|p| !p.is_set_aside);
     all.sort_by_key(|p| std::cmp::Reverse(p.started_at));
     Ok(ListResourcesResult::with_all_items(all.iter().take(MAX_LISTED).flat_map(both).collect()))
 }

@@ -1,16 +1,18 @@
 //! Answers each request of the protocol.
 
+use crate::calls::{CallGuard, Calls, conversation};
 use crate::owner::{Asker, Connection};
+use crate::patience::Patience;
 use crate::receipt::{AnswerReceipt, PendingReceipts};
 use crate::subscription::{self, Subscriptions, watch};
 use crate::{answer, progress, resource, task};
 use outlast_client::{Client, ClientError, Connect, Instance, Kill, Owner, Receipt, Take, Time};
 use outlast_tools::{Answer, Host, Profile, Schema, Tools};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, GetTaskParams, GetTaskResult, Implementation,
-    JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
-    Tool, UnsubscribeRequestParams, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, CustomRequest, CustomResult, ErrorCode,
+    GetTaskParams, GetTaskResult, Implementation, JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ResourceUpdatedNotificationParam, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
@@ -24,6 +26,8 @@ use tokio::task::JoinSet;
 
 /// The most notices that come with an answer.
 const MAX_NOTICES_PER_ANSWER: u32 = 8;
+/// How long a call waits at least, unless it says otherwise.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// How long a notice is leased for an answer that is being sent.
 const NOTICE_LEASE: Duration = Duration::from_secs(60);
 
@@ -41,6 +45,8 @@ pub struct Settings {
     pub host: Host,
     /// The profile for every client.
     pub profile: Option<Profile>,
+    /// What the name of each tool begins with, for clients that do not add the server's name.
+    pub prefix: String,
     /// The working directory of the server.
     pub dir: PathBuf,
     /// How long a finished process is kept.
@@ -53,7 +59,7 @@ impl Settings {
     /// Settings for one agent and the engine that `connect` reaches.
     pub fn new(connect: Connect, host: Host, dir: PathBuf) -> Self {
         let week = Duration::from_secs(7 * 24 * 3600);
-        Self { connect, started_for: Owner::default(), instance: None, host, profile: None, dir, keep_for: week, shared: false }
+        Self { connect, started_for: Owner::default(), instance: None, host, profile: None, prefix: String::new(), dir, keep_for: week, shared: false }
     }
 }
 
@@ -75,6 +81,7 @@ struct Shared {
     watched: Arc<Semaphore>,
     /// How many connections there were.
     connections: AtomicU64,
+    calls: Calls,
 }
 
 impl Server {
@@ -83,7 +90,7 @@ impl Server {
         let watched = Arc::new(Semaphore::new(subscription::MAX_PER_SERVER));
         let connection = Connection::new(settings.instance.clone(), 0);
         let connections = AtomicU64::new(1);
-        let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched, connections });
+        let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched, connections, calls: Calls::default() });
         Self { shared, connection, pending: PendingReceipts::default(), subscriptions: Arc::default() }
     }
 
@@ -116,9 +123,13 @@ impl Server {
         self.settings().profile.unwrap_or_else(by_name)
     }
 
-    fn host(&self, profile: Profile) -> Host {
+    fn patience(&self, context: &RequestContext<RoleServer>) -> Patience {
+        Patience::of(&context.client_info().map(|info| info.name).unwrap_or_default(), self.settings().profile)
+    }
+
+    fn host(&self, profile: Profile, answer_within: Option<Duration>) -> Host {
         let mut host = self.settings().host.clone();
-        host.profile = profile;
+        (host.profile, host.answer_within) = (profile, answer_within);
         host
     }
 
@@ -128,42 +139,49 @@ impl Server {
     }
 
     /// The tools of a session, its client, and the receipt that confirms an answer later.
-    async fn tools(&self, profile: Profile, asker: &Asker) -> Result<(Tools, Client, Receipt), ClientError> {
+    async fn tools(&self, host: Host, asker: &Asker) -> Result<(Tools, Client, Receipt), ClientError> {
         let client = self.client().await?;
         let (relaying, receipt) = speaking(client, asker).relaying();
         let all = self.shared.tools.get_or_init(|| async { Tools::new(client.clone(), self.settings().host.clone()) }).await;
-        Ok((all.through(relaying.clone()).with_host(self.host(profile)), relaying, receipt))
+        Ok((all.through(relaying.clone()).with_host(host), relaying, receipt))
     }
 
-    /// Adds the due notices of the session to an answer.
+    /// Adds the due notices of the session to an answer, and what its model may have missed of earlier answers.
     async fn add_notices(tools: &Tools, client: &Client, answer: &mut Answer, answer_receipt: &mut AnswerReceipt) {
         let take = Take::default().limit(MAX_NOTICES_PER_ANSWER).lease(NOTICE_LEASE);
         // If this fails, the notices come with a later answer.
         let due = client.take(&take).await.map(|given| given.notices).unwrap_or_default();
-        if !due.is_empty() {
-            answer_receipt.after.push(tools.tell(answer, &due).await);
+        let missed = answer_receipt.call.as_mut().map(CallGuard::missed).unwrap_or_default();
+        if !(due.is_empty() && missed.is_empty()) {
+            answer_receipt.after.push(tools.tell(answer, due, &missed).await);
         }
     }
 
     async fn call(&self, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let (profile, asker) = (self.profile(context), self.asker(context, request.arguments.as_ref())?);
-        let known: Vec<Schema> = Tools::schemas_of(&self.host(profile));
-        let Some(schema) = known.iter().find(|schema| schema.name == request.name) else {
-            let names: Vec<&str> = known.iter().map(|schema| schema.name).collect();
+        let patience = self.patience(context);
+        let call = self.shared.calls.begin(conversation(&asker.owner, context), patience);
+        let known: Vec<Schema> = Tools::schemas_of(&self.host(profile, None));
+        let prefix = &self.settings().prefix;
+        let Some(schema) = known.iter().find(|schema| request.name.strip_prefix(prefix.as_str()) == Some(schema.name)) else {
+            let names: Vec<String> = known.iter().map(|schema| format!("{prefix}{}", schema.name)).collect();
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}. There are: {}", request.name, names.join(", ")), None));
         };
         let tool = schema.name;
-        let (tools, client, receipt) = match self.tools(profile, &asker).await {
+        let (tools, client, receipt) = match self.tools(self.host(profile, None), &asker).await {
             Ok(all) => all,
             Err(e) => return Ok(unavailable(&e).into()),
         };
+        // An engine may have had to be started first.
+        let answer_within = patience.answer_within.map(|time| time.saturating_sub(call.began.elapsed()).max(SHORTEST_WAIT));
+        let tools = tools.with_host(self.host(profile, answer_within)).noting(call.about.clone());
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let (mut said, after) = tools.relay(tool, &arguments).await;
-        let mut answer_receipt = AnswerReceipt::of(receipt);
+        let mut answer_receipt = AnswerReceipt { call: Some(call), ..AnswerReceipt::of(receipt) };
         answer_receipt.after.push(after);
         if task::are_understood(context)
             && asker.comes_back()
-            && let Some(process) = task::left_running(profile, tool, &said)
+            && let Some(process) = task::left_running(&tools, tool, &arguments, &said)
             // If this fails, the answer itself says what runs.
             && let Ok(info) = client.poll(&process).await
         {
@@ -174,8 +192,10 @@ impl Server {
             Self::add_notices(&tools, &client, &mut said, &mut answer_receipt).await;
         }
         let ran = matches!(tool, "run" | "terminal" | "exec_command");
-        let mut result = answer::result(&tools, profile, ran, &said);
-        answer::says_owner(&mut result, asker.to_json());
+        let mut result = answer::result(&tools, profile, context.protocol_version().as_ref(), ran, &said);
+        if context.meta.0.0.contains_key(answer::OWNER_KEY) {
+            answer::says_owner(&mut result, asker.to_json());
+        }
         self.pending.add(context, answer_receipt);
         Ok(result.into())
     }
@@ -236,8 +256,8 @@ impl ServerHandler for Server {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let schemas = Tools::schemas_of(&self.host(self.profile(&context)));
-        let tools: Vec<Tool> = schemas.iter().map(|schema| answer::tool(schema, self.settings().shared)).collect();
+        let schemas = Tools::schemas_of(&self.host(self.profile(&context), self.patience(&context).answer_within));
+        let tools: Vec<Tool> = schemas.iter().map(|schema| answer::tool(schema, &self.settings().prefix, self.settings().shared)).collect();
         Ok(ListToolsResult::with_all_items(tools))
     }
 
@@ -252,10 +272,24 @@ impl ServerHandler for Server {
         }
     }
 
+    /// Gets what the library cannot read. A known method with other parameters is one of these.
+    async fn on_custom_request(&self, request: CustomRequest, _: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+        let unread = match request.method.as_str() {
+            "tools/call" => request.params_as::<CallToolRequestParams>().err(),
+            "tasks/get" => request.params_as::<GetTaskParams>().err(),
+            "tasks/cancel" => request.params_as::<CancelTaskParams>().err(),
+            "resources/read" => request.params_as::<ReadResourceRequestParams>().err(),
+            _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+        };
+        let why = unread.map_or_else(|| "they are not an object".to_owned(), |error| error.to_string());
+        let hint = if request.method == "tools/call" { "; `arguments` must be an object, not its text" } else { "" };
+        Err(ErrorData::invalid_params(format!("the parameters of {} cannot be read: {why}{hint}", request.method), None))
+    }
+
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
         let asker = self.asker(&context, None)?;
         let profile = self.profile(&context);
-        let (tools, client, receipt) = self.tools(profile, &asker).await.map_err(|e| refused(&e))?;
+        let (tools, client, receipt) = self.tools(self.host(profile, None), &asker).await.map_err(|e| refused(&e))?;
         let mut outcome = tools.outcome(&request.task_id).await.map_err(|e| task::error(&request.task_id, &e))?;
         let mut answer_receipt = AnswerReceipt::of(receipt);
         // A cancelled task has no result that could carry notices.

@@ -22,11 +22,13 @@ pub(crate) fn are_understood(context: &RequestContext<RoleServer>) -> bool {
     new_era && context.client_capabilities().is_some_and(|able| able.supports_tasks())
 }
 
-/// The process that an answer leaves running and whose end becomes a notice, if there is one.
-pub(crate) fn left_running(profile: Profile, tool: &str, answer: &Answer) -> Option<String> {
-    let (named, told) = match (profile, tool) {
-        (Profile::Native, "run") => ("process", "notify"),
-        (Profile::Hermes, "terminal") => ("session_id", "notify_on_complete"),
+/// The process that an answer leaves running, if its call waited for its end and that end becomes a notice. A client may drive a task to its
+/// end inside of the call, so a server that is to stay must not be one.
+pub(crate) fn left_running(tools: &Tools, tool: &str, arguments: &Value, answer: &Answer) -> Option<String> {
+    let (named, told) = match tool {
+        _ if !tools.waits_for_end(tool, arguments) => return None,
+        "run" => ("process", "notify"),
+        "terminal" => ("session_id", "notify_on_complete"),
         _ => return None,
     };
     let ended = answer.get("status").is_some_and(|status| status == "exited");
@@ -46,7 +48,7 @@ pub(crate) fn status((tools, profile): (&Tools, Profile), outcome: &CallResult, 
         None => TaskPayload::Working,
         Some(_) if was_cancelled(&outcome.info) => TaskPayload::Cancelled,
         Some(all) => {
-            let result = json!(answer::result(tools, profile, true, all));
+            let result = json!(answer::result(tools, profile, None, true, all));
             TaskPayload::Completed { result: result.as_object().cloned().unwrap_or_default() }
         }
     };

@@ -59,7 +59,8 @@ impl Found {
         self.lines.len() == MOST_LINES || self.chars >= MOST_CHARS
     }
 
-    fn quote(&mut self, text: &str, cut: bool) {
+    /// Quotes a line. `hit` is where its match begins and ends; a line that is too long is quoted around it.
+    fn quote(&mut self, text: &str, hit: (usize, usize), cut: bool) {
         if self.is_full() {
             self.cut = true;
             return;
@@ -68,13 +69,50 @@ impl Found {
         let room = MOST_CHARS - self.chars - between;
         let text = text.trim_end();
         let (kept, cut_here) = match text.char_indices().nth(room) {
-            Some((at, _)) => (&text[..at], true),
-            None => (text, false),
+            Some((at, _)) if hit.1 > at && room > CUT.len() => (around(text, hit.0, room), true),
+            Some((at, _)) => (text[..at].to_owned(), true),
+            None => (text.to_owned(), false),
         };
         self.chars += between + kept.chars().count();
-        self.lines.push(kept.to_owned());
+        self.lines.push(kept);
         self.cut |= cut || cut_here;
     }
+}
+
+/// Stands for the beginning of a line.
+const CUT: &str = "…";
+/// How many characters before its match are quoted of a line that is quoted around it.
+const CHARS_BEFORE_MATCH: usize = 200;
+
+/// A part of a line, `room` characters long, with what comes at `at` and at least a few characters before it.
+fn around(text: &str, at: usize, room: usize) -> String {
+    let (head, rest) = text.split_at(at);
+    let after = rest.chars().take(room).count();
+    let before = (room - CUT.chars().count()).saturating_sub(after).max(CHARS_BEFORE_MATCH.min(room / 2));
+    let from = head.char_indices().rev().take(before).last().map_or(at, |(from, _)| from);
+    CUT.chars().chain(text[from..].chars()).take(room).collect()
+}
+
+/// Where the first match of a text begins and ends.
+fn hit(patterns: &[String], text: &str) -> Option<(usize, usize)> {
+    patterns.iter().filter(|p| !p.is_empty()).filter_map(|p| text.find(p.as_str()).map(|at| (at, at + p.len()))).min()
+}
+
+/// The text to quote of a line, and where its match is. Of a line that is not held only the beginning is there; if the match comes later, its
+/// pattern is added.
+fn located(patterns: &[String], mut shown: String, is_long: bool, which: impl FnOnce() -> usize) -> (String, (usize, usize)) {
+    let hit = hit(patterns, &shown).unwrap_or_else(|| {
+        if !is_long {
+            // What matched was overwritten on the same line.
+            return (0, 0);
+        }
+        let pattern = patterns.get(which()).map_or("", String::as_str);
+        shown.push_str(CUT);
+        let at = shown.len();
+        shown.push_str(pattern);
+        (at, shown.len())
+    });
+    (shown, hit)
 }
 
 /// Where another scanner can continue.
@@ -385,9 +423,9 @@ impl Scanner {
             found.cut = true;
             return;
         }
-        let shown = shown();
+        let (shown, hit) = located(&self.patterns, shown(), is_long, || which(&self.patterns, text, is_long));
         for _ in 0..times.min(MOST_LINES + 1) {
-            found.quote(&shown, is_long);
+            found.quote(&shown, hit, is_long);
         }
     }
 }

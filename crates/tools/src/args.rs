@@ -8,7 +8,7 @@ pub(crate) const FORCE: &str = "force";
 /// The most characters of an argument that an error quotes.
 const MAX_QUOTED_CHARS: usize = 60;
 
-/// The arguments of one call. Unknown arguments are ignored.
+/// The arguments of one call.
 pub(crate) struct Args<'a>(Cow<'a, Map<String, Value>>);
 
 impl<'a> Args<'a> {
@@ -26,6 +26,11 @@ impl<'a> Args<'a> {
                 Err(format!("the arguments must be an object, got {}", shown(arguments)))
             }
         }
+    }
+
+    /// The names of all arguments.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 
     /// The value of an argument, unless it is null.

@@ -6,7 +6,8 @@ use crate::on_delivered::{Cursors, OnDelivered};
 use crate::plan::directory_in;
 use crate::process::failed;
 use crate::timed_wait::{Left, WantedOutput, Yielded, begin, wait};
-use crate::{Answer, Host, answer, unknown};
+use crate::unchanged::UNCHANGED;
+use crate::{AboutProcess, Answer, Host, answer, unknown};
 use outlast_client::{At, Client, ClientError, ProcessId, Spec, Tell, code};
 use outlast_text::count_tokens;
 use serde_json::{Value, json};
@@ -35,14 +36,17 @@ const INTERRUPT: &str = "\u{3}";
 pub(crate) async fn answer_to(
     client: &Client,
     host: &Host,
-    (cursors, on_delivered): (&Cursors, &OnDelivered),
+    (about, cursors, on_delivered): (&AboutProcess, &Cursors, &OnDelivered),
     tool: &str,
     arguments: &Value,
 ) -> Answer {
     let done = match CodexCall::of(tool, arguments, host) {
         Err(refusal) => return refusal,
-        Ok(CodexCall::Exec(exec)) => exec.done(client, host, on_delivered).await,
-        Ok(CodexCall::Stdin(stdin)) => stdin.done(client, host, cursors, on_delivered).await,
+        Ok(CodexCall::Exec(exec)) => exec.done(client, host, about, on_delivered).await,
+        Ok(CodexCall::Stdin(stdin)) => {
+            about.set(stdin.process);
+            stdin.done(client, host, cursors, on_delivered).await
+        }
     };
     done.unwrap_or_else(|e| failed(host.profile, &e))
 }
@@ -62,7 +66,7 @@ impl CodexCall {
     fn of(tool: &str, arguments: &Value, host: &Host) -> Result<Self, Answer> {
         let read = match tool {
             EXEC => Exec::of(arguments, host).map(Box::new).map(Self::Exec),
-            STDIN => Stdin::of(arguments).map(Self::Stdin),
+            STDIN => Stdin::of(arguments, host).map(Self::Stdin),
             other => return Err(unknown(other, &[EXEC, STDIN])),
         };
         read.map_err(|error| answer([("error", error.into())]))
@@ -92,11 +96,11 @@ impl Exec {
         let mut spec = Spec::shell(cmd.as_str()).telling(tell);
         spec.pty = args.flag("tty")?;
         spec.cwd = directory_in(&args, "workdir", host)?;
-        Ok(Self { spec, wait: yielded(&args, DEFAULT_WAIT, MIN_WAIT, MAX_WAIT)?, tokens: tokens(&args)? })
+        Ok(Self { spec, wait: yielded(&args, host.usual_wait(DEFAULT_WAIT), MIN_WAIT, MAX_WAIT)?, tokens: tokens(&args)? })
     }
 
-    async fn done(self, client: &Client, host: &Host, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
-        let info = match begin(client, host, &self.spec).await {
+    async fn done(self, client: &Client, host: &Host, about: &AboutProcess, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
+        let info = match begin(client, host, about, &self.spec).await {
             Ok(info) => info,
             Err(failure) => return Ok(failure.told("Failed to start the command")),
         };
@@ -116,14 +120,17 @@ struct Stdin {
 }
 
 impl Stdin {
-    fn of(arguments: &Value) -> Result<Self, String> {
+    fn of(arguments: &Value, host: &Host) -> Result<Self, String> {
         let args = Args::of(arguments)?;
         let given = args.text("session_id").unwrap_or_default();
         let process = process_of(given.trim())
             .ok_or_else(|| format!("session_id must be the number that exec_command answered with, got {:?}", short(given.trim())))?;
         let chars = args.text("chars").unwrap_or_default();
         let wait = match chars.is_empty() {
-            true => yielded(&args, MIN_POLL_WAIT, MIN_POLL_WAIT, MAX_POLL_WAIT)?,
+            true => {
+                let least = host.usual_wait(MIN_POLL_WAIT);
+                yielded(&args, least, least, MAX_POLL_WAIT)?
+            }
             false => yielded(&args, DEFAULT_WRITE_WAIT, MIN_WAIT, MAX_WAIT)?,
         };
         Ok(Self { process, chars, wait, tokens: tokens(&args)? })
@@ -138,7 +145,13 @@ impl Stdin {
         }
         let wanted = WantedOutput { from: cursors.get(self.process), tokens: self.tokens };
         let yielded = wait(client, host, &id, self.wait, wanted).await?;
-        told(client, host, on_delivered, self.process, yielded).await
+        let is_unchanged =
+            self.chars.is_empty() && wanted.from.is_some_and(|from| from == yielded.whole.next_byte) && yielded.ended.is_none();
+        let mut all = told(client, host, on_delivered, self.process, yielded).await?;
+        if is_unchanged {
+            all.insert(UNCHANGED.into(), true.into());
+        }
+        Ok(all)
     }
 
     async fn write(&self, client: &Client, id: &str) -> Result<(), ClientError> {
@@ -226,7 +239,10 @@ pub(crate) fn text(all: &Answer) -> Option<String> {
         Some(number) => format!("Process running with session ID {number}"),
         None => format!("Process {}", ending(all)),
     };
-    let note = all.get("note").and_then(Value::as_str).map(|note| format!("Note: {note}\n")).unwrap_or_default();
+    let note = match all.contains_key(UNCHANGED) {
+        true => "Note: unchanged, there is no new output\n".to_owned(),
+        false => all.get("note").and_then(Value::as_str).map(|note| format!("Note: {note}\n")).unwrap_or_default(),
+    };
     Some(format!(
         "Chunk ID: {}\nWall time: {} seconds\n{state}\nOriginal token count: {}\n{note}Output:\n{output}",
         field("chunk_id"),
@@ -249,8 +265,9 @@ mod tests {
     fn times_are_kept_within_what_codex_allows() {
         let exec = |ms: Value| Exec::of(&json!({"cmd": "ls", "yield_time_ms": ms}), &host()).unwrap().wait.as_millis();
         assert_eq!([exec(Value::Null), exec(json!(1)), exec(json!("2000")), exec(json!(90_000))], [10_000, 250, 2_000, 30_000]);
-        let stdin =
-            |chars: &str, ms: Value| Stdin::of(&json!({"session_id": 7, "chars": chars, "yield_time_ms": ms})).unwrap().wait.as_millis();
+        let stdin = |chars: &str, ms: Value| {
+            Stdin::of(&json!({"session_id": 7, "chars": chars, "yield_time_ms": ms}), &host()).unwrap().wait.as_millis()
+        };
         assert_eq!([stdin("", Value::Null), stdin("", json!(10)), stdin("", json!(900_000))], [5_000, 5_000, 300_000]);
         assert_eq!([stdin("y\n", Value::Null), stdin("y\n", json!(90_000))], [250, 30_000]);
     }
@@ -259,7 +276,7 @@ mod tests {
     fn what_cannot_be_meant_is_said() {
         assert!(Exec::of(&json!({"cmd": " "}), &host()).unwrap_err().starts_with("cmd is required"));
         for bad in [json!(null), json!("x"), json!(-1), json!(1.5), json!(1u64 << 48)] {
-            let error = Stdin::of(&json!({"session_id": bad})).unwrap_err();
+            let error = Stdin::of(&json!({"session_id": bad}), &host()).unwrap_err();
             assert!(error.starts_with("session_id must be the number"), "{error}");
         }
         assert!(Exec::of(&json!({"cmd": "ls", "workdir": "a;b"}), &host()).unwrap_err().contains("workdir contains ';'"));
@@ -277,7 +294,7 @@ mod tests {
 
         #[test]
         fn any_arguments_are_read(call in crate::plan::any_call(&["cmd", "session_id", "chars", "workdir", "tty", "yield_time_ms", "max_output_tokens"])) {
-            let _either = (Exec::of(&call, &host()).is_ok(), Stdin::of(&call).is_ok());
+            let _either = (Exec::of(&call, &host()).is_ok(), Stdin::of(&call, &host()).is_ok());
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::plan::UNSUPPORTED;
 use crate::start::{start, warn};
 use crate::timed_wait::Left;
-use crate::{Answer, AtLimit, Host, Plan, answer};
+use crate::{AboutProcess, Answer, AtLimit, Host, Plan, answer};
 use outlast_client::{Client, ClientError, Kill, LeftProcess, ProcessInfo, Reason, Waited, code};
 use outlast_core::Command;
 use serde_json::{Value, json};
@@ -19,8 +19,8 @@ const TIMED_OUT_CODE: i32 = 124;
 const INTERRUPTED_CODE: i32 = 130;
 
 /// Runs a command, and waits until it ends, times out, or the session is interrupted.
-pub(crate) async fn run(client: &Client, host: &Host, plan: Plan, limit: Duration, at_limit: AtLimit) -> Answer {
-    let info = match start(client, host, &plan.spec).await {
+pub(crate) async fn run(client: &Client, host: &Host, about: &AboutProcess, plan: Plan, limit: Duration, at_limit: AtLimit) -> Answer {
+    let info = match start(client, host, about, &plan.spec).await {
         Ok(info) => info,
         Err(failure) => {
             failure.seen(client).await;

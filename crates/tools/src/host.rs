@@ -71,6 +71,8 @@ pub struct Host {
     pub at_limit: AtLimit,
     /// How long a foreground command may take by default. May be longer than a call may ask for.
     pub default_timeout: Duration,
+    /// How long a call may take that names no wait of its own. `None` if the host does not mind.
+    pub answer_within: Option<Duration>,
     /// The longest time that a call may ask for.
     pub foreground_limit: Duration,
     /// The longest wait of `process`.
@@ -92,11 +94,17 @@ impl Host {
             policy: Policy::default(),
             at_limit: AtLimit::default(),
             default_timeout: limits::DEFAULT_WAIT_LIMIT,
+            answer_within: None,
             foreground_limit: limits::FOREGROUND_LIMIT,
             wait_limit: limits::DEFAULT_WAIT_LIMIT,
             output_chars: limits::FOREGROUND_CHARS,
             result_chars: limits::RESULT_CHARS,
         }
+    }
+
+    /// How long a call waits that names no wait of its own, and would wait this long.
+    pub(crate) fn usual_wait(&self, usual: Duration) -> Duration {
+        self.answer_within.map_or(usual, |most| usual.min(most))
     }
 
     /// What happens to a foreground command at its limit. A script could not reach a command that keeps running, so its command is stopped.

@@ -42,6 +42,8 @@ mod guard;
 mod hints;
 mod hook;
 mod host;
+mod missed;
+mod names;
 mod native;
 mod notices;
 mod on_delivered;
@@ -56,10 +58,12 @@ mod start;
 mod terminal;
 mod timed_wait;
 mod tokens;
+mod unchanged;
 
 pub use guard::{Misuse, misuse};
 pub use hook::{Called, HookInput, LONGEST_HOOK_INPUT, ToTell};
 pub use host::{AtLimit, Host, Policy, Profile};
+pub use missed::{AboutProcess, Missed};
 pub use on_delivered::OnDelivered;
 pub use outcome::CallResult;
 pub use plan::{Mode, Plan};
@@ -81,12 +85,13 @@ pub struct Tools {
     client: Client,
     host: Host,
     cursors: Arc<Cursors>,
+    about: AboutProcess,
 }
 
 impl Tools {
     /// Tools that use `client`, whose owner is the session, in the environment of `host`.
     pub fn new(client: Client, host: Host) -> Self {
-        Self { client, host, cursors: Arc::default() }
+        Self { client, host, cursors: Arc::default(), about: AboutProcess::default() }
     }
 
     /// The same tools of the same session, with another client.
@@ -101,12 +106,29 @@ impl Tools {
         Self { host, ..self.clone() }
     }
 
-    /// Adds due notices to an answer, within the host's limit, as its field `notices`, which [`text`](Self::text) shows. Notices that do
-    /// not fit are released. Returns what to do once the answer has arrived.
-    pub async fn tell(&self, answer: &mut Answer, due: &[Told]) -> OnDelivered {
+    /// The same tools for one call, which note what it is about.
+    #[must_use]
+    pub fn noting(&self, about: AboutProcess) -> Self {
+        Self { about, ..self.clone() }
+    }
+
+    /// Adds due notices to an answer, within the host's limit, as its field `notices`, which [`text`](Self::text) shows, and a line about each
+    /// answer that its model may have missed. Notices that do not fit are released. Returns what to do once the answer has arrived.
+    pub async fn tell(&self, answer: &mut Answer, mut due: Vec<Told>, missed: &[Missed]) -> OnDelivered {
+        let mut lines = Vec::new();
+        for one in missed {
+            let notice = due.iter_mut().find(|told| notices::is_end_of(told, one.process));
+            match (notice, one.took) {
+                // The notice tells more than a line.
+                (Some(_), None) => {}
+                // The model may have seen it all.
+                (Some(notice), Some(_)) => notice.text = one.line(&self.client, &self.host).await.unwrap_or_else(|| notice.text.clone()),
+                (None, _) => lines.extend(one.line(&self.client, &self.host).await.map(|line| (one.process, line))),
+            }
+        }
         let on_delivered = OnDelivered::new(self.client.clone(), self.cursors.clone());
-        let given = notices::put(answer, due, notices::beside, self.host.result_chars);
-        on_delivered.told(due, given).await;
+        let given = notices::put_with_lines(answer, &due, &lines, self.host.result_chars);
+        on_delivered.told(&due, given).await;
         on_delivered
     }
 
@@ -134,12 +156,28 @@ impl Tools {
         let on_delivered = OnDelivered::new(self.client.clone(), self.cursors.clone());
         let client = if Args::is_forced(arguments) { self.client.forcing() } else { self.client.clone() };
         let mut answer = match (self.host.profile, self.host.policy) {
-            (Profile::Native, Policy::Agent) => native::answer_to(&client, &self.host, &on_delivered, tool, arguments).await,
-            (Profile::Codex, Policy::Agent) => codex::answer_to(&client, &self.host, (&self.cursors, &on_delivered), tool, arguments).await,
+            _ if let Some(error) = names::misnamed(&self.host, tool, arguments) => refused(&self.host, tool, error),
+            (Profile::Native, Policy::Agent) => {
+                native::answer_to(&client, &self.host, (&self.about, &on_delivered), tool, arguments).await
+            }
+            (Profile::Codex, Policy::Agent) => {
+                codex::answer_to(&client, &self.host, (&self.about, &self.cursors, &on_delivered), tool, arguments).await
+            }
             (Profile::Hermes, _) | (_, Policy::CodeExecution) => self.terminal_or_process(&client, tool, arguments).await,
         };
+        unchanged::shorten(&mut answer, self.host.profile, tool, &self.cursors, &on_delivered);
         cap::cap(&mut answer, self.host.result_chars);
         (answer, on_delivered)
+    }
+
+    /// Whether a call runs a command that is expected to end, and waits for its end. It does not if it asks for no wait, or for a process in the
+    /// background, or for notices of what the process prints.
+    pub fn waits_for_end(&self, tool: &str, arguments: &Value) -> bool {
+        match (self.host.profile, tool) {
+            (Profile::Native, _) => native::waits_for_end(tool, arguments, &self.host),
+            (Profile::Hermes, "terminal") => Plan::of(arguments, &self.host).is_ok_and(|plan| matches!(plan.mode, Mode::Foreground { .. })),
+            (Profile::Hermes | Profile::Codex, _) => false,
+        }
     }
 
     /// The outcome of a process: the answer of a call that waited for its end, or that it is still running. May be called any number of times.
@@ -160,8 +198,8 @@ impl Tools {
 
     async fn terminal_or_process(&self, client: &Client, tool: &str, arguments: &Value) -> Answer {
         match tool {
-            "terminal" => terminal::answer_to(client, &self.host, arguments).await,
-            "process" if self.host.policy == Policy::Agent => process::answer_to(client, &self.host, arguments).await,
+            "terminal" => terminal::answer_to(client, &self.host, &self.about, arguments).await,
+            "process" if self.host.policy == Policy::Agent => process::answer_to(client, &self.host, &self.about, arguments).await,
             "process" => answer([("error", "the process tool is not there for scripts: call it as an agent".into())]),
             other => unknown(other, &["terminal", "process"]),
         }
@@ -178,6 +216,14 @@ pub fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answ
             "process" if host.policy == Policy::Agent => ProcessCall::of(arguments).map(drop),
             other => Err(unknown(other, &["terminal", "process"])),
         },
+    }
+}
+
+/// The answer to a call whose arguments are wrong.
+fn refused(host: &Host, tool: &str, error: String) -> Answer {
+    match (host.profile, tool) {
+        (Profile::Hermes, "terminal") => plan::refused(&error),
+        _ => answer([("error", error.into())]),
     }
 }
 

@@ -6,7 +6,8 @@ use crate::plan::directory_in;
 use crate::process::{ProcessCall, answer_of, failed, fields, id_of};
 use crate::start::warn;
 use crate::timed_wait::{Left, WantedOutput, Yielded, begin, wait};
-use crate::{Answer, Host, answer, cap, notices, unknown};
+use crate::unchanged::UNCHANGED;
+use crate::{AboutProcess, Answer, Host, answer, cap, notices, unknown};
 use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell, Time, Told, Waited};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,9 +30,15 @@ const MAX_TOLD_AGE: Duration = Duration::from_secs(24 * 3600);
 const NOTICE_LEASE: Duration = Duration::from_secs(60);
 
 /// Answers a call.
-pub(crate) async fn answer_to(client: &Client, host: &Host, on_delivered: &OnDelivered, tool: &str, arguments: &Value) -> Answer {
+pub(crate) async fn answer_to(
+    client: &Client,
+    host: &Host,
+    (about, on_delivered): (&AboutProcess, &OnDelivered),
+    tool: &str,
+    arguments: &Value,
+) -> Answer {
     match read(tool, arguments, host) {
-        Ok(call) => call.done(client, host, on_delivered).await.unwrap_or_else(|e| failed(host.profile, &e)),
+        Ok(call) => call.done(client, host, about, on_delivered).await.unwrap_or_else(|e| failed(host.profile, &e)),
         Err(refusal) => refusal,
     }
 }
@@ -39,6 +46,14 @@ pub(crate) async fn answer_to(client: &Client, host: &Host, on_delivered: &OnDel
 /// Checks the arguments of a call.
 pub(crate) fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answer> {
     read(tool, arguments, host).map(drop)
+}
+
+/// Whether a call runs a command that is expected to end, and waits for its end.
+pub(crate) fn waits_for_end(tool: &str, arguments: &Value, host: &Host) -> bool {
+    match read(tool, arguments, host) {
+        Ok(NativeCall::Run { spec, wait, .. }) => !wait.is_zero() && spec.tell.watch.is_empty(),
+        Ok(_) | Err(_) => false,
+    }
 }
 
 fn read(tool: &str, arguments: &Value, host: &Host) -> Result<NativeCall, Answer> {
@@ -52,8 +67,8 @@ fn read(tool: &str, arguments: &Value, host: &Host) -> Result<NativeCall, Answer
 /// A parsed call.
 #[derive(Debug)]
 enum NativeCall {
-    Run { spec: Box<Spec>, wait: Duration, tokens: usize },
-    Wait { id: String, most: Duration, tokens: usize },
+    Run { spec: Box<Spec>, wait: Duration, limited: Option<String>, tokens: usize },
+    Wait { id: String, most: Duration, limited: Option<String>, tokens: usize },
     Process(ProcessCall),
     Write { id: String, text: String, close: bool },
     Notices { wait: Duration, told: bool },
@@ -69,7 +84,11 @@ impl NativeCall {
         let tokens = || args.size("max_output_tokens").map(|n| n.unwrap_or(DEFAULT_TOKENS));
         Ok(Some(match tool {
             "run" => Self::run(args, host)?,
-            "wait" => Self::Wait { id: id()?, most: time(args, "seconds", host.wait_limit)?.min(host.wait_limit), tokens: tokens()? },
+            "wait" => {
+                let asked = time(args, "seconds", host.usual_wait(host.wait_limit))?;
+                let limited = over_limit("seconds", asked, host.wait_limit);
+                Self::Wait { id: id()?, most: asked.min(host.wait_limit), limited, tokens: tokens()? }
+            }
             "log" => {
                 let mut page = Page::default();
                 (page.offset, page.limit) = (args.whole("offset", 0)?, args.whole("limit", 1)?);
@@ -108,7 +127,8 @@ impl NativeCall {
             }
             _ => return Err("command is required: a shell line, or a list of a program and its arguments".into()),
         };
-        let wait = time(args, "wait_seconds", DEFAULT_WAIT)?.min(host.foreground_limit);
+        let asked = time(args, "wait_seconds", host.usual_wait(DEFAULT_WAIT))?;
+        let (wait, limited) = (asked.min(host.foreground_limit), over_limit("wait_seconds", asked, host.foreground_limit));
         let notify = args.get("notify").is_none() || args.flag("notify")?;
         let mut tell = Tell::default();
         if host.can_notify {
@@ -130,13 +150,13 @@ impl NativeCall {
         for EnvVar { name, value } in env(args)? {
             spec = spec.with_env(name, value);
         }
-        Ok(Self::Run { spec: Box::new(spec), wait, tokens: args.size("max_output_tokens")?.unwrap_or(DEFAULT_TOKENS) })
+        Ok(Self::Run { spec: Box::new(spec), wait, limited, tokens: args.size("max_output_tokens")?.unwrap_or(DEFAULT_TOKENS) })
     }
 
-    async fn done(self, client: &Client, host: &Host, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
+    async fn done(self, client: &Client, host: &Host, about: &AboutProcess, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
         match self {
-            Self::Run { spec, wait: most, tokens } => {
-                let info = match begin(client, host, &spec).await {
+            Self::Run { spec, wait: most, limited, tokens } => {
+                let info = match begin(client, host, about, &spec).await {
                     Ok(info) => info,
                     Err(failure) => return Ok(renamed(failure.told("Failed to start the command"))),
                 };
@@ -149,13 +169,14 @@ impl NativeCall {
                     true => Ok(at_once(client, host, yielded).await),
                     false => {
                         let mut all = running(&info, &spec.tell, host);
+                        limited.iter().for_each(|note| cap::add_note(&mut all, note));
                         put(&mut all, &yielded);
                         Ok(all)
                     }
                 }
             }
-            Self::Wait { id, most, tokens } => {
-                let id = id_of(client, &id).await?;
+            Self::Wait { id, most, limited, tokens } => {
+                let id = id_of(client, about, &id).await?;
                 let yielded = wait(client, host, &id, most, WantedOutput { from: Some(0), tokens }).await?;
                 if yielded.ended.is_some() {
                     // The caller knows its id, which may be a task's, so the process stays and can be asked for again.
@@ -169,11 +190,12 @@ impl NativeCall {
                 let mut all = answer([("process", yielded.id.as_str().into()), ("status", "running".into())]);
                 put(&mut all, &yielded);
                 all.insert("note".into(), "Still running. You need not wait: go on, and its end will be told.".into());
+                limited.iter().for_each(|note| cap::add_note(&mut all, note));
                 Ok(all)
             }
-            Self::Process(ask) => Ok(renamed(answer_of(client, host, ask).await)),
+            Self::Process(ask) => Ok(renamed(answer_of(client, host, about, ask).await)),
             Self::Write { id, text, close } => {
-                let id = id_of(client, &id).await?;
+                let id = id_of(client, about, &id).await?;
                 let mut all = Answer::new();
                 if !text.is_empty() {
                     all.extend(fields(&client.write(&id, text.as_bytes(), At::End).await?));
@@ -231,8 +253,8 @@ fn over(done: &Yielded) -> Answer {
     all
 }
 
-/// The answer for a process that ended while the call that started it waited. If its whole output was answered, it is removed: no caller knows
-/// its id.
+/// The answer for a process that ended while the call that started it waited. If its whole output was answered, it is set aside: no caller
+/// knows its id.
 async fn at_once(client: &Client, host: &Host, done: Yielded) -> Answer {
     let mut all = over(&done);
     let Some(ended) = &done.ended else { return all };
@@ -250,7 +272,9 @@ pub(crate) fn how(fate: &Fate) -> Answer {
 /// The answer for a process that keeps running.
 fn running(info: &ProcessInfo, tell: &Tell, host: &Host) -> Answer {
     let next = match (tell.completion, host.can_notify) {
-        (true, _) => "Go on with something else: its end will be told. Do not poll.",
+        (true, _) => {
+            "It keeps running in the background: do not run it again. Go on with something else, its end will be told. Do not poll."
+        }
         (false, true) => "Nobody will be told of its end: look with log when you need to.",
         (false, false) => "This host cannot tell you of its end: ask with wait or log.",
     };
@@ -292,6 +316,11 @@ fn renamed(mut all: Answer) -> Answer {
         }
     }
     all
+}
+
+/// The note if a call asks for a longer wait than it may have.
+fn over_limit(name: &str, asked: Duration, most: Duration) -> Option<String> {
+    (asked > most).then(|| format!("{name} is at most {}", most.as_secs()))
 }
 
 /// A time in seconds, which may have a fraction.
@@ -347,6 +376,9 @@ pub(crate) fn text(all: &Answer) -> Option<String> {
         "exited" | "killed" | "already_exited" => said.push(ending(all)),
         other => said.push(other.to_owned()),
     }
+    if known(UNCHANGED).is_some() {
+        said.push("unchanged: nothing new since your last look".to_owned());
+    }
     for name in ["process", "name", "completion_reason", "termination_source", "showing", "total_lines", "error", "hint", "note", "warning"]
     {
         if let Some(word) = word(name).filter(|word| !(word.is_empty() || name == "completion_reason" && word == "exited")) {
@@ -376,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_run_says_what_it_wants() {
-        let Ok(Some(NativeCall::Run { spec, wait, tokens })) = read("run", json!({"command": "make"})) else { panic!("no run") };
+        let Ok(Some(NativeCall::Run { spec, wait, tokens, .. })) = read("run", json!({"command": "make"})) else { panic!("no run") };
         assert_eq!((wait, tokens), (DEFAULT_WAIT, DEFAULT_TOKENS));
         assert!(spec.tell.completion && spec.tell.unless_waited_for && !spec.pty);
         let call = json!({"command": ["ls", "-l"], "wait_seconds": 0, "notify": false, "watch": "READY", "cwd": "sub", "env": {"A": 1}, "timeout_seconds": "60"});
@@ -387,6 +419,20 @@ mod tests {
         );
         assert!(!spec.tell.completion && !spec.tell.unless_waited_for);
         assert_eq!(spec.cwd.as_ref().map(|dir| dir.to_lossy().into_owned()).as_deref(), Some("/work/sub"));
+    }
+
+    #[test]
+    fn a_longer_wait_than_there_is_says_so() {
+        for (seconds, want) in [(600, None), (601, Some("wait_seconds is at most 600"))] {
+            let Ok(Some(NativeCall::Run { wait, limited, .. })) = read("run", json!({"command": "x", "wait_seconds": seconds})) else {
+                panic!("no run")
+            };
+            assert_eq!((wait.as_secs(), limited.as_deref()), (600, want));
+        }
+        let Ok(Some(NativeCall::Wait { most, limited, .. })) = read("wait", json!({"process": "x", "seconds": 1e30})) else {
+            panic!("no wait")
+        };
+        assert_eq!((most.as_secs(), limited.as_deref()), (180, Some("seconds is at most 180")));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::Answer;
 use crate::cap::{self, NOTICES_FIELD};
-use outlast_client::{Body, Time, Told};
+use outlast_client::{Body, ProcessId, Time, Told};
 use serde_json::{Map, Value, json};
 
 /// Space that the first notice leaves for the rest of the answer.
@@ -48,6 +48,29 @@ pub(crate) fn put(all: &mut Answer, due: &[Told], shown: impl Fn(&Told, usize) -
     cap::cap(all, most.saturating_sub(used));
     all.insert(NOTICES_FIELD.into(), notices.into());
     count
+}
+
+/// The same with lines about processes behind them, which are always added.
+pub(crate) fn put_with_lines(all: &mut Answer, due: &[Told], lines: &[(ProcessId, String)], most: usize) -> usize {
+    let lines: Vec<Value> = lines.iter().map(|(process, text)| json!({"process": process, "text": text})).collect();
+    if due.is_empty() && lines.is_empty() {
+        return 0;
+    }
+    let before = all.remove(NOTICES_FIELD);
+    let used = before.iter().chain(&lines).map(|one| cap::width(one) + 1).sum();
+    let count = put(all, due, beside, most.saturating_sub(used));
+    if let Some(Value::Array(notices)) = all.get_mut(NOTICES_FIELD) {
+        if let Some(Value::Array(before)) = before {
+            notices.splice(..0, before);
+        }
+        notices.extend(lines);
+    }
+    count
+}
+
+/// Whether a notice reports the end of this process.
+pub(crate) fn is_end_of(told: &Told, process: ProcessId) -> bool {
+    matches!(told.event.body, Body::Completion(_)) && told.event.session_id == process.to_string()
 }
 
 /// Adds notices that were delivered before (given newest first) in front of those of an answer. If they do not fit, long ones are shortened

@@ -6,27 +6,44 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How far the output of each process was answered, for callers that ask for new output.
 #[derive(Debug, Default)]
-pub(crate) struct Cursors(Mutex<HashMap<ProcessId, u64>>);
+pub(crate) struct Cursors(Mutex<HashMap<ProcessId, Answered>>);
+
+/// What answers have said of a process.
+#[derive(Debug, Default, Clone, Copy)]
+struct Answered {
+    /// The byte up to which its output was answered to a caller that asks for new output.
+    read: Option<u64>,
+    /// What the last look at it showed, as a number.
+    seen: Option<u64>,
+}
 
 /// The most processes that are remembered. A call for a forgotten one gets the end of its output.
 const MAX_CURSORS: usize = 4_096;
 
 impl Cursors {
     pub(crate) fn get(&self, process: ProcessId) -> Option<u64> {
-        self.lock().get(&process).copied()
+        self.lock().get(&process)?.read
+    }
+
+    /// What the last look at a process showed.
+    pub(crate) fn seen(&self, process: ProcessId) -> Option<u64> {
+        self.lock().get(&process)?.seen
     }
 
     /// Notes that the output was answered up to a byte, or further by another answer.
     fn set(&self, process: ProcessId, byte: u64) {
+        self.change(process, |known| known.read = known.read.max(Some(byte)));
+    }
+
+    fn change(&self, process: ProcessId, change: impl FnOnce(&mut Answered)) {
         let mut all = self.lock();
         if all.len() >= MAX_CURSORS && !all.contains_key(&process) {
             all.clear();
         }
-        let known = all.entry(process).or_default();
-        *known = byte.max(*known);
+        change(all.entry(process).or_default());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProcessId, u64>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ProcessId, Answered>> {
         self.0.lock().expect("nothing panics while it is held")
     }
 }
@@ -43,6 +60,8 @@ pub struct OnDelivered {
 struct Rest {
     /// Processes and the byte up to which their output was answered.
     read: Vec<(ProcessId, u64)>,
+    /// A process that was looked at, and what the answer shows of it, as a number.
+    shows: Option<(ProcessId, u64)>,
     /// The notices in the answer, each with its lease token.
     told: Vec<(String, Option<String>)>,
 }
@@ -57,6 +76,11 @@ impl OnDelivered {
         self.lock().read.push((process, byte));
     }
 
+    /// Notes what the answer shows of a process.
+    pub(crate) fn shows(&self, process: ProcessId, seen: u64) {
+        self.lock().shows = Some((process, seen));
+    }
+
     /// The first `given` of these notices are in the answer. The others are released at once for the next answer.
     pub(crate) async fn told(&self, due: &[Told], given: usize) {
         let (given, others) = due.split_at(given);
@@ -69,9 +93,12 @@ impl OnDelivered {
 
     /// Says that the caller has the answer.
     pub async fn delivered(self) {
-        let Rest { read, told } = std::mem::take(&mut *self.lock());
+        let Rest { read, shows, told } = std::mem::take(&mut *self.lock());
         for (process, byte) in read {
             self.cursors.set(process, byte);
+        }
+        if let Some((process, seen)) = shows {
+            self.cursors.change(process, |known| known.seen = Some(seen));
         }
         for (event, lease) in told {
             // If this fails, the notice is delivered once more when its lease runs out, marked as a repeat.

@@ -11,12 +11,17 @@ pub(crate) struct Pages {
     pub(crate) page: LogPage,
     /// Where lines are missing between two pages.
     pub(crate) holes: Vec<Hole>,
+    /// Whether earlier answers have what comes before.
+    pub(crate) continues: bool,
+    /// How many line ends it has. Counted once: a log has many pages.
+    newlines: usize,
 }
 
 impl Pages {
     /// Reads the wanted lines: from a byte or an offset on, or the last ones. Without a limit, all of them.
     pub(crate) async fn read(client: &Client, id: &str, wanted: Page) -> Result<Self, ClientError> {
-        let mut all = Self { page: first(client, id, wanted).await?, holes: Vec::new() };
+        let page = first(client, id, wanted).await?;
+        let mut all = Self { newlines: newlines(&page.output), page, holes: Vec::new(), continues: wanted.from_byte.is_some() };
         let end = all.page.first_line.saturating_add(wanted.limit.unwrap_or(u64::MAX));
         while !all.page.at_end && all.page.output.len() < MAX_BYTES {
             let lines = end.saturating_sub(all.last_line() + 1);
@@ -40,15 +45,18 @@ impl Pages {
         let goes_on = known == 1 && (next.from_byte == self.page.next_byte || self.page.at_end);
         if !goes_on {
             self.page.output.push('\n');
+            self.newlines += 1;
         }
         let missing = next.first_line.saturating_sub(line + 1);
         if missing > 0 {
-            self.holes.push(Hole { at: newlines(&self.page.output), lines: missing });
+            self.holes.push(Hole { at: self.newlines, lines: missing });
         }
         // The last page of a log may begin with lines that were read already.
         let skip = if goes_on { 0 } else { known as usize };
+        let from = self.page.output.len();
         self.page.output.extend(next.output.split_inclusive('\n').skip(skip));
-        self.page.showing = format!("{} lines", newlines(&self.page.output) + 1);
+        self.newlines += newlines(&self.page.output[from..]);
+        self.page.showing = format!("{} lines", self.newlines + 1);
         self.page.gaps.extend(next.gaps);
         self.page.approximate |= next.approximate;
         (self.page.next_byte, self.page.at_end) = (next.next_byte, next.at_end);
@@ -59,7 +67,7 @@ impl Pages {
     /// The number of the last line.
     fn last_line(&self) -> u64 {
         let missing: u64 = self.holes.iter().map(|hole| hole.lines).sum();
-        self.page.first_line + missing + newlines(&self.page.output) as u64
+        self.page.first_line + missing + self.newlines as u64
     }
 }
 

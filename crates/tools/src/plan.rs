@@ -177,7 +177,12 @@ fn foreground(args: &Args<'_>, host: &Host, command: &str) -> Result<Mode, Answe
     if let Some(misuse) = misuse(command) {
         return Err(refused(&misuse.to_string()));
     }
-    Ok(Mode::Foreground { limit: asked.map_or(host.default_timeout, Duration::from_secs), at_limit: host.at_limit() })
+    let usual = match host.at_limit() {
+        AtLimit::HandOver => host.usual_wait(host.default_timeout),
+        // The limit stops the command, so the wait for it must not shorten it.
+        AtLimit::Kill => host.default_timeout,
+    };
+    Ok(Mode::Foreground { limit: asked.map_or(usual, Duration::from_secs), at_limit: host.at_limit() })
 }
 
 /// The directory that an argument names. No shell reads it. Characters that a shell interprets are refused, since a model that writes them

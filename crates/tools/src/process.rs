@@ -4,8 +4,8 @@ use crate::args::{Args, short};
 use crate::output::Output;
 use crate::pages::Pages;
 use crate::tokens::end_of;
-use crate::{Answer, Host, Profile, answer, cap};
-use outlast_client::{At, Client, ClientError, Kill, LogPage, Page, ProcessId, ProcessInfo, Scope, Status, code};
+use crate::{AboutProcess, Answer, Host, Profile, answer, cap};
+use outlast_client::{At, Client, ClientError, Kill, LogPage, Page, ProcessInfo, Scope, Status, code};
 use outlast_core::limits;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ pub enum ProcessCall {
 
 impl ProcessCall {
     /// The same call, with the process's name or short id replaced by its id.
-    async fn with_id(mut self, client: &Client) -> Result<Self, ClientError> {
+    async fn with_id(mut self, client: &Client, about: &AboutProcess) -> Result<Self, ClientError> {
         let given = match &mut self {
             Self::List => return Ok(self),
             Self::Poll { id, .. }
@@ -85,7 +85,7 @@ impl ProcessCall {
             | Self::Write { id, .. }
             | Self::Close { id } => id,
         };
-        *given = id_of(client, given).await?;
+        *given = id_of(client, about, given).await?;
         Ok(self)
     }
 
@@ -130,12 +130,16 @@ impl ProcessCall {
 }
 
 /// The id of the process that a call names by its id, the beginning of one, or its name. A whole id is not looked up.
-pub(crate) async fn id_of(client: &Client, given: &str) -> Result<String, ClientError> {
-    if given.parse::<ProcessId>().is_ok() {
+pub(crate) async fn id_of(client: &Client, about: &AboutProcess, given: &str) -> Result<String, ClientError> {
+    if let Ok(id) = given.parse() {
+        about.set(id);
         return Ok(given.to_owned());
     }
     match client.find(given).await {
-        Ok(found) => Ok(found.session_id.to_string()),
+        Ok(found) => {
+            about.set(found.session_id);
+            Ok(found.session_id.to_string())
+        }
         // An engine of an earlier release does not know the request. It knows ids.
         Err(ClientError::Refused(e)) if e.code == code::BAD_REQUEST => Ok(given.to_owned()),
         Err(e) => Err(e),
@@ -143,17 +147,17 @@ pub(crate) async fn id_of(client: &Client, given: &str) -> Result<String, Client
 }
 
 /// Answers a call.
-pub(crate) async fn answer_to(client: &Client, host: &Host, arguments: &Value) -> Answer {
+pub(crate) async fn answer_to(client: &Client, host: &Host, about: &AboutProcess, arguments: &Value) -> Answer {
     match ProcessCall::of(arguments) {
-        Ok(ask) => answer_of(client, host, ask).await,
+        Ok(ask) => answer_of(client, host, about, ask).await,
         Err(refusal) => refusal,
     }
 }
 
 /// Answers a parsed call.
-pub(crate) async fn answer_of(client: &Client, host: &Host, ask: ProcessCall) -> Answer {
+pub(crate) async fn answer_of(client: &Client, host: &Host, about: &AboutProcess, ask: ProcessCall) -> Answer {
     let killing = matches!(ask, ProcessCall::Kill { .. });
-    match done(client, host, ask).await {
+    match done(client, host, about, ask).await {
         Ok(all) => all,
         Err(ClientError::Refused(e)) if killing && e.code == code::ALREADY_EXITED => {
             let mut all = answer([("status", "already_exited".into()), ("exit_code", json!(e.exit_code.flatten()))]);
@@ -166,8 +170,8 @@ pub(crate) async fn answer_of(client: &Client, host: &Host, ask: ProcessCall) ->
     }
 }
 
-async fn done(client: &Client, host: &Host, ask: ProcessCall) -> Result<Answer, ClientError> {
-    Ok(match ask.with_id(client).await? {
+async fn done(client: &Client, host: &Host, about: &AboutProcess, ask: ProcessCall) -> Result<Answer, ClientError> {
+    Ok(match ask.with_id(client, about).await? {
         ProcessCall::List => list(client).await?,
         ProcessCall::Poll { id, tokens } => {
             let mut all = fields(&client.poll(&id).await?);
@@ -198,7 +202,9 @@ async fn done(client: &Client, host: &Host, ask: ProcessCall) -> Result<Answer, 
 async fn list(client: &Client) -> Result<Answer, ClientError> {
     let owner = client.owner();
     let scope = Scope { task: owner.task.clone(), session: owner.session.clone() };
-    let (shown, left_out) = latest(client.list(&scope, true).await?);
+    let mut known = client.list(&scope, true).await?;
+    known.retain(|one| !one.is_set_aside);
+    let (shown, left_out) = latest(known);
     let mut all = answer([("processes", json!(shown))]);
     if left_out > 0 {
         all.insert("note".into(), format!("{left_out} older finished processes are not shown").into());
@@ -241,7 +247,7 @@ async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>, toke
     let most = host.wait_limit;
     let asked = seconds.map(Duration::from_secs);
     let clamped = asked.filter(|time| *time > most);
-    let mut all = fields(&client.wait(id, Some(asked.unwrap_or(most).min(most))).await?);
+    let mut all = fields(&client.wait(id, Some(asked.unwrap_or_else(|| host.usual_wait(most)).min(most))).await?);
     if let Some(asked) = clamped {
         let note = format!("Requested wait of {}s was clamped to configured limit of {}s", asked.as_secs(), most.as_secs_f64());
         all.insert("timeout_note".into(), note.into());

@@ -57,58 +57,41 @@ pub(crate) fn of(host: &Host) -> Vec<Schema> {
     match (host.policy, host.profile) {
         (Policy::CodeExecution, _) => vec![terminal_of_a_script(host)],
         (Policy::Agent, Profile::Hermes) => vec![terminal(host), process(host)],
-        (Policy::Agent, Profile::Codex) => codex::all(),
+        (Policy::Agent, Profile::Codex) => codex::all(host),
         (Policy::Agent, Profile::Native) => native::all(host),
     }
 }
 
 fn terminal(host: &Host) -> Schema {
-    let (default, most) = (host.default_timeout.as_secs(), host.foreground_limit.as_secs());
+    let (usual, most) = (host.usual_wait(host.default_timeout).as_secs(), host.foreground_limit.as_secs());
     let description = format!(
-        "Run a shell command.\n\
-         \n\
-         Where there is a tool made for it (reading, searching, writing or patching files), use that instead of cat, grep, sed or echo.\n\
-         \n\
-         Foreground (the default): the answer comes as soon as the command is done, so a large timeout costs nothing; give up to {most} seconds where it may take long. \
-         A command that is not done in time goes on in the background, under a session_id that the answer names. Do not use nohup, disown, setsid or a trailing '&' here.\n\
-         \n\
-         Background (background=true): the answer comes at once, with a session_id for the process tool. There are two good uses. A job that ends by itself (tests, a build, a \
-         deployment): nearly always with notify_on_complete=true, so that you can go on and are told of its end without polling. And a server or watcher that never ends: \
-         without it. Check that a server is ready (curl, its log) before you use it. watch_patterns tells you of a rare, one-time line of such a process; it and \
-         notify_on_complete exclude each other.\n\
-         \n\
-         pty=true is for programs that want a terminal, such as a REPL or an interactive installer; write to them with the process tool."
+        "Run a shell command. A long-running one can go on in the background, and survives the end of this conversation or its host. For reading, searching, writing or patching \
+         files, use the tools made for that.\n\
+         Foreground (default): the answer comes as soon as it is done, so a large timeout costs nothing; give up to {most} seconds where it may take long. What is not done in \
+         time goes on in the background, under a session_id. No nohup, disown, setsid or trailing '&' here.\n\
+         background=true: the answer comes at once, with a session_id for process. Jobs that end by themselves (tests, a build, a deployment): nearly always with \
+         notify_on_complete=true, so that you are told and need not poll. Servers and watchers: without it; check that a server is ready before you use it."
     );
     let parameters = json!({
         "type": "object",
         "properties": {
             "command": command(),
-            "background": {
-                "type": "boolean",
-                "default": false,
-                "description": "Run it apart from this call. For servers and watchers, and with notify_on_complete=true for long jobs that end by themselves.",
-            },
-            "timeout": timeout(default, most, " Ignored with background=true."),
+            "background": {"type": "boolean", "default": false, "description": "Run it apart from this call."},
+            "timeout": timeout(usual, most),
             "workdir": workdir(),
-            "pty": {
-                "type": "boolean",
-                "default": false,
-                "description": "Give it a terminal, for programs that are interactive or behave differently without one.",
-            },
+            "pty": {"type": "boolean", "default": false, "description": "Give it a terminal, for interactive programs (a REPL, an installer); write to them with process."},
             "notify_on_complete": {
                 "type": "boolean",
                 "default": false,
-                "description": "With background=true: you are told once, with the exit code and the end of the output, when it ends. Set it for every job that ends by itself. \
-                    Not together with watch_patterns.",
+                "description": "With background: tell once, with exit code and end of output, when it ends. For every job that ends by itself.",
             },
             "watch_patterns": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "With background=true: you are told when a line of output contains one of these texts (plain text, case matters). Only for rare, one-time signals of a \
-                    long-lived process, such as \"Listening on\" of a server. Never for the end of a job, which notify_on_complete tells, and never for lines that repeat, such \
-                    as errors in a loop: too many matches end the watching. Not together with notify_on_complete, which wins.",
+                "description": "With background: tell when a line of output contains one of these texts (case matters). Only for rare, one-time signals of something long-lived, \
+                    such as \"Listening on\"; never for the end of a job or lines that repeat: too many matches end the watching. Not with notify_on_complete, which wins.",
             },
-            "max_output_tokens": max_output_tokens("in the foreground"),
+            "max_output_tokens": max_output_tokens("Foreground"),
         },
         "required": ["command"],
     });
@@ -124,7 +107,7 @@ fn terminal_of_a_script(host: &Host) -> Schema {
                 .into(),
         parameters: json!({
             "type": "object",
-            "properties": {"command": command(), "timeout": timeout(default, most, ""), "workdir": workdir()},
+            "properties": {"command": command(), "timeout": timeout(default, most), "workdir": workdir()},
             "required": ["command"],
         }),
         hints: Hints::ACTS,
@@ -135,16 +118,12 @@ fn command() -> Value {
     json!({"type": "string", "description": "The shell line to run."})
 }
 
-fn timeout(default: u64, most: u64, more: &str) -> Value {
-    json!({
-        "type": "integer",
-        "minimum": 1,
-        "description": format!("Seconds to wait for a foreground command (default {default}, at most {most}).{more}"),
-    })
+fn timeout(usual: u64, most: u64) -> Value {
+    json!({"type": "integer", "minimum": 1, "description": format!("Seconds to wait in the foreground (default {usual}, at most {most}).")})
 }
 
 fn workdir() -> Value {
-    json!({"type": "string", "description": "The directory to run in, absolute or from the default directory on. Each call begins anew: a cd of an earlier one does not last."})
+    json!({"type": "string", "description": "Directory to run in. A cd of an earlier call does not last."})
 }
 
 /// Of tools that change a process.
@@ -153,41 +132,28 @@ fn force() -> Value {
 }
 
 fn max_output_tokens(of: &str) -> Value {
-    json!({
-        "type": "integer",
-        "minimum": 1,
-        "description": format!(
-            "At most this many tokens of output, {of}: how it began, what went wrong and how it ended, with markers that say how to read what is left out."
-        ),
-    })
+    json!({"type": "integer", "minimum": 1, "description": format!("{of}: most tokens of output; what matters is kept, markers say how to read the rest.")})
 }
 
 fn process(host: &Host) -> Schema {
-    let most = host.wait_limit.as_secs();
-    let description = "Look after processes that terminal runs in the background.\n\
-         \n\
-         list: those there are. poll: how one is, and the end of its output. log: its output, in pages of lines. wait: until it ends or the time is over. kill: stop it and \
-         everything it started. write: put text into its input as it is. submit: the same with a newline, as if typed and entered. close: end its input. Input is for processes \
-         started with pty=true."
+    let (usual, most) = (host.usual_wait(host.wait_limit).as_secs(), host.wait_limit.as_secs());
+    let description = "Manage background processes that terminal started. list: all. poll: state and end of output. log: output, in pages of lines. wait: until it ends or the time is \
+         over. kill: stop it and everything it started. write: text into its input. submit: the same with a newline. close: end its input. Input needs pty=true."
         .to_owned();
     let parameters = json!({
         "type": "object",
         "properties": {
-            "action": {"type": "string", "enum": ACTIONS, "description": "What to do."},
-            "session_id": {"type": "string", "description": "The process, as terminal named it. For every action but list."},
-            "data": {"type": "string", "description": "The text for write and submit."},
+            "action": {"type": "string", "enum": ACTIONS},
+            "session_id": {"type": "string", "description": "The process, as terminal named it; for all but list."},
+            "data": {"type": "string", "description": "Text for write and submit."},
             "timeout": {
                 "type": "integer",
                 "minimum": 1,
-                "description": format!("For wait: at most this many seconds (default and limit {most}). The process goes on when they are over."),
+                "description": format!("For wait: seconds (default {usual}, at most {most}). The process continues after that."),
             },
-            "offset": {"type": "integer", "description": "For log: the first line to show, counted from 0. Left out: the last lines."},
-            "limit": {
-                "type": "integer",
-                "minimum": 1,
-                "description": format!("For log: how many lines (default {}).", limits::LOG_DEFAULT_LINES),
-            },
-            "max_output_tokens": max_output_tokens("for log, wait, kill and poll"),
+            "offset": {"type": "integer", "description": "For log: first line, from 0. Without: the last lines."},
+            "limit": {"type": "integer", "minimum": 1, "description": format!("For log: lines (default {}).", limits::LOG_DEFAULT_LINES)},
+            "max_output_tokens": max_output_tokens("For log, wait, kill, poll"),
             "force": force(),
         },
         "required": ["action"],

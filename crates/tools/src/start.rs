@@ -1,7 +1,7 @@
 //! Starts the command of a call.
 
 use crate::plan::refused;
-use crate::{Answer, Host};
+use crate::{AboutProcess, Answer, Host};
 use outlast_client::{Client, ClientError, ProcessInfo, Reason, Run, Spec, code};
 use serde_json::json;
 use std::time::Duration;
@@ -46,9 +46,10 @@ impl Failure {
     }
 }
 
-/// Starts a command.
-pub(crate) async fn start(client: &Client, host: &Host, spec: &Spec) -> Result<ProcessInfo, Failure> {
+/// Starts a command for a call.
+pub(crate) async fn start(client: &Client, host: &Host, about: &AboutProcess, spec: &Spec) -> Result<ProcessInfo, Failure> {
     let info = client.run_info(Run::new(spec.clone(), host.caller.clone())).await.map_err(Failure::Asking)?;
+    about.set(info.session_id);
     match info.fate.completion_reason {
         Some(Reason::FailedStart) => Err(Failure::Starting(Box::new(info))),
         _ => Ok(info),

@@ -3,7 +3,7 @@
 use crate::output::Output;
 use crate::pages::Pages;
 use crate::start::{Failure, start};
-use crate::{Answer, Host, Policy, Profile};
+use crate::{AboutProcess, Answer, Host, Policy, Profile};
 use outlast_client::{Client, ClientError, LeftProcess, Page, ProcessInfo, Spec, Status, Waited, code};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -37,8 +37,8 @@ pub(crate) struct WantedOutput {
 }
 
 /// Starts a command for a call that waits.
-pub(crate) async fn begin(client: &Client, host: &Host, spec: &Spec) -> Result<ProcessInfo, Failure> {
-    let started = start(client, host, spec).await;
+pub(crate) async fn begin(client: &Client, host: &Host, about: &AboutProcess, spec: &Spec) -> Result<ProcessInfo, Failure> {
+    let started = start(client, host, about, spec).await;
     if let Err(failure) = &started {
         failure.seen(client).await;
     }
@@ -73,11 +73,11 @@ async fn read(client: &Client, host: &Host, id: &str, wanted: WantedOutput) -> R
 /// How many lines are read if the caller's position in the log is unknown.
 const LAST_LINES: u64 = 200;
 
-/// Whether a process stays that has ended and whose output is in the answer.
+/// What becomes of a process that has ended and whose output is in the answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It was removed.
-    Forgotten,
+    /// It stays, and lists do not show it: all there is to say about it is in the answer.
+    SetAside,
     /// It stays: there is more output to read.
     Kept,
     /// It stays: processes that it started are still running.
@@ -88,7 +88,7 @@ pub(crate) enum Left {
 }
 
 impl Left {
-    /// Removes a process whose whole output is in the answer, unless processes that it started are still running.
+    /// Sets a process aside whose whole output is in the answer, unless processes that it started are still running.
     pub(crate) async fn of(client: &Client, host: &Host, id: &str, left: &[LeftProcess], more: bool) -> Self {
         if !left.is_empty() {
             return Self::Running { left: left.to_vec() };
@@ -96,18 +96,18 @@ impl Left {
         if more && host.policy == Policy::Agent {
             return Self::Kept;
         }
-        match client.remove(id).await {
-            Ok(_) => Self::Forgotten,
+        match client.set_aside(id).await {
+            Ok(_) => Self::SetAside,
             Err(e) if e.code() == code::STILL_RUNNING => Self::Running { left: Vec::new() },
-            // It stays until retention removes it, which does no harm.
+            // Lists show it until retention removes it, which does no harm.
             Err(_) => Self::Kept,
         }
     }
 
-    /// Adds a note about processes that are still running to an answer. True if the process stays.
+    /// Adds a note about processes that are still running to an answer. True if the answer should name the process.
     pub(crate) fn told(&self, profile: Profile, id: &str, all: &mut Answer) -> bool {
         match self {
-            Self::Forgotten => return false,
+            Self::SetAside => return false,
             Self::Kept => {}
             Self::Running { left } if left.is_empty() => {
                 all.insert("note".into(), STILL_PRINTING.into());

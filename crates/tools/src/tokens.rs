@@ -17,7 +17,8 @@ impl Output {
     pub(crate) fn brief_of(pages: &Pages, host: &Host, tokens: usize) -> Self {
         let read = |lines: Range<u64>| host.profile.read_lines(lines.start, Some(lines.end - lines.start));
         let page = &pages.page;
-        let log = Log { first_line: page.first_line, holes: &pages.holes, ..Log::whole(page.output.trim_end()) };
+        let log =
+            Log { first_line: page.first_line, continues: pages.continues, holes: &pages.holes, ..Log::whole(page.output.trim_end()) };
         let made = brief(&log, Some(tokens), &read);
         Self {
             text: made.text,

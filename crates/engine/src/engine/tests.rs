@@ -303,7 +303,7 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     look(&engine, &view).await;
     // What an answer does once it is in the socket.
     engine.parts.outbox.end_seen_later(view.id(), "wait", now).await;
-    engine.parts.table.consumed(view.id()).await;
+    engine.parts.table.consumed(view.id(), crate::facts::EndSeen::Seen).await;
     full(&engine, false).await;
     until_told(&engine, &view, &["completion"]).await;
     assert_eq!(state(&engine).await, "consumed");

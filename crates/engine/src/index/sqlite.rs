@@ -2,7 +2,7 @@
 
 use super::v1::{KeptV1, PhaseV1};
 use super::{IndexChange, IndexError, io_error, schema};
-use crate::facts::Facts;
+use crate::facts::{EndSeen, Facts};
 use outlast_core::{ProcessId, Time};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
@@ -294,7 +294,8 @@ struct ProgressColumns {
     log_end: i64,
     cursor: i64,
     bytes: i64,
-    consumed: bool,
+    /// See [`EndSeen`]: 0, 1 or 2. Earlier releases wrote 0 or 1.
+    consumed: u8,
     detached: bool,
 }
 
@@ -310,7 +311,7 @@ impl ProgressColumns {
             log_end: facts.log_end as i64,
             cursor: facts.cursor as i64,
             bytes: facts.bytes as i64,
-            consumed: facts.consumed,
+            consumed: facts.consumed as u8,
             detached: facts.detached,
         }
     }
@@ -346,7 +347,7 @@ impl ProgressColumns {
         for number in [self.started_at.unwrap_or(i64::MIN), self.log_end, self.cursor, self.bytes] {
             sum.update(number.to_le_bytes());
         }
-        sum.update([u8::from(self.consumed), u8::from(self.detached)]);
+        sum.update([self.consumed, u8::from(self.detached)]);
         let digest = sum.finalize();
         i64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
     }
@@ -360,7 +361,11 @@ impl ProgressColumns {
             log_end: self.log_end as u64,
             cursor: self.cursor as u64,
             bytes: self.bytes as u64,
-            consumed: self.consumed,
+            consumed: match self.consumed {
+                0 => EndSeen::Not,
+                1 => EndSeen::Seen,
+                _ => EndSeen::SetAside,
+            },
             detached: self.detached,
             unreachable: false,
         })

@@ -1,4 +1,5 @@
 use super::*;
+use crate::facts::EndSeen;
 use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Owner, Phase, Spec, StartFailure, Time};
 use outlast_store::segments::Keep;
 use outlast_store::spec::Kept;
@@ -22,7 +23,7 @@ fn row(n: u8, phase: Phase) -> Facts {
         warnings: vec!["w".into()],
         keep: Keep::default(),
     };
-    Facts { phase, started_at: Some(NOW), log_end: 7, cursor: 8, bytes: 9, consumed: true, ..Facts::accepted(kept) }
+    Facts { phase, started_at: Some(NOW), log_end: 7, cursor: 8, bytes: 9, consumed: EndSeen::Seen, ..Facts::accepted(kept) }
 }
 
 fn phases() -> Vec<Phase> {
@@ -341,8 +342,8 @@ async fn an_index_of_the_third_layout_is_brought_to_this_one_with_the_state_of_e
     for _ in 0..2 {
         let opened = Index::open(&path).unwrap();
         assert!(opened.set_aside.is_none() && !opened.fresh);
-        let consumed: Vec<bool> = opened.rows.iter().map(|facts| facts.consumed).collect();
-        assert_eq!(consumed, [false, true], "the second row is followed by one of what became of it");
+        let consumed: Vec<EndSeen> = opened.rows.iter().map(|facts| facts.consumed).collect();
+        assert_eq!(consumed, [EndSeen::Not, EndSeen::Seen], "the second row is followed by one of what became of it");
         assert_eq!(opened.index.read(untouched).await.unwrap(), before);
         let states = |db: &Connection| {
             db.prepare("SELECT state, lease FROM notice ORDER BY seq")?

@@ -3,7 +3,7 @@
 use super::table::{self, Moment, NoticeDraft, NoticeEntry, end_key};
 use super::waiters::Waiters;
 use crate::config::{Clock, Push};
-use crate::facts::Facts;
+use crate::facts::{EndSeen, Facts};
 use crate::index;
 use crate::masks::Finder;
 use crate::render::{self, Log};
@@ -308,7 +308,7 @@ impl NoticeWriter {
         let key = end_key(&process);
         let awaited = self.awaited(change, &key);
         let draft = self.draft(&change.row, key, now.utc, Body::Completion(end.clone()), change.is_end_repeat());
-        if change.row.consumed {
+        if change.row.consumed != EndSeen::Not {
             // Its owner got it as an answer before it could be written.
             table::end_seen(db, &process, "an answer", now)?;
             let is_hidden = tell.unless_waited_for && (change.waited_for || awaited != Awaited::No);

@@ -3,6 +3,7 @@
 use super::context::RequestContext;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
+use crate::facts::EndSeen;
 use crate::notices::{OwedDelivery, PushResult};
 use crate::points::point;
 use crate::refuse;
@@ -94,7 +95,7 @@ pub(super) async fn pushed(asked: &RequestContext, sink: String, seq: u64, lease
     point!("delivery.before_settle");
     let (kept, end_of) = asked.parts.outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;
     if let Some(process) = end_of {
-        asked.parts.table.consumed(process).await;
+        asked.parts.table.consumed(process, EndSeen::Seen).await;
     }
     point!("delivery.settled");
     Ok(Done::word(if kept { "ok" } else { "lost" }))

@@ -76,8 +76,9 @@ impl RequestContext {
             Request::Resize { process, rows, cols } => out.result(resize::resize(self, &process, rows, cols).await).await,
             Request::Attach { process, read_only } => attach::attach(self, &process, read_only).await,
             Request::ViewClose { process } => out.result(view::close(self, &process).await).await,
-            Request::Remove { process } if self.relay => self.answer_and_remove(&process).await,
-            Request::Remove { process } => out.result(remove::remove(self, &process).await).await,
+            Request::Remove { process, set_aside } if self.relay => self.answer_and_remove(&process, set_aside).await,
+            Request::Remove { process, set_aside: true } => out.result(remove::set_aside(self, &process).await).await,
+            Request::Remove { process, set_aside: false } => out.result(remove::remove(self, &process).await).await,
             Request::Clean { scope } => {
                 let (asked, chosen) = (self.clone(), Chosen::In(scope));
                 out.result(run_to_completion(async move { clean::clean(&asked, &chosen).await }).await).await;
@@ -189,12 +190,14 @@ impl RequestContext {
         }
     }
 
-    /// Answers that a process is removed, and removes it once the proxy confirms the answer. Without that it stays until it is too old.
-    async fn answer_and_remove(&self, name: &str) {
+    /// Answers that a process is removed or set aside, and does so once the proxy confirms the answer. Without that it stays until it is too
+    /// old.
+    async fn answer_and_remove(&self, name: &str, set_aside: bool) {
         match remove::removable(self, name).await {
             Ok(view) => {
                 let removed = Removed::new(view.id());
-                self.relays.begin(self.out.of, Relay::Removal(Box::new(view)));
+                let relay = if set_aside { Relay::SetAside(view.id()) } else { Relay::Removal(Box::new(view)) };
+                self.relays.begin(self.out.of, relay);
                 self.out.answer(removed).await;
             }
             Err(error) => self.out.error(error).await,

@@ -3,6 +3,7 @@
 use super::context::RequestContext;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
+use crate::facts::EndSeen;
 use crate::notices::{Claim, Claimed, NoticeDraft, NoticeEntry, NoticeFilter, SettleReply, moment};
 use crate::parts::Parts;
 use crate::points::point;
@@ -175,7 +176,7 @@ pub(super) async fn settle(asked: &RequestContext, ids: Vec<String>, lease: Opti
             SettleReply::Lost => "lost",
         };
         if let (true, Some(process)) = (delivered && status == "ok", judged.completion_of) {
-            asked.parts.table.consumed(process).await;
+            asked.parts.table.consumed(process, EndSeen::Seen).await;
         }
         notices.push(JudgedOne::new(judged.id, status));
     }
@@ -294,7 +295,7 @@ pub(super) async fn consumed(asked: &RequestContext, name: &str, mark: bool) -> 
             return Ok(Consumed { consumed: false });
         }
         parts.outbox.consume(id, "mark", parts.now()).await.map_err(|e| refuse::index(&e))?;
-        asked.parts.table.consumed(id).await;
+        asked.parts.table.consumed(id, EndSeen::Seen).await;
         return Ok(Consumed { consumed: true });
     }
     let consumed = parts.outbox.is_consumed(id).await.map_err(|e| refuse::index(&e))?;

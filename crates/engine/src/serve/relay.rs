@@ -1,6 +1,7 @@
 //! Answers that a proxy forwards. An end that one of them shows counts as seen when the proxy confirms it; without that, its notice is
 //! delivered.
 
+use crate::facts::EndSeen;
 use crate::mutex::lock;
 use crate::parts::Parts;
 use crate::remove;
@@ -24,6 +25,8 @@ pub(crate) enum Relay {
     Look(ProcessId),
     /// It says that a process is forgotten.
     Removal(Box<ProcessView>),
+    /// It has the end and all output of a process that it does not name.
+    SetAside(ProcessId),
     /// It gives notices under this lease. The taker settles them.
     Notices { ids: Vec<String>, lease: String },
 }
@@ -66,6 +69,7 @@ impl Relays {
                     // An earlier removal did the same.
                     let _gone = remove::forget(&self.parts, &view).await;
                 }
+                Relay::SetAside(process) => self.parts.table.consumed(process, EndSeen::SetAside).await,
                 Relay::Notices { .. } => {}
             }
         }
@@ -86,7 +90,7 @@ impl Relay {
     async fn let_go(self, parts: &Parts) {
         match self {
             Self::End { process, .. } => parts.outbox.answer_failed(process).await,
-            Self::Look(_) | Self::Removal(_) => {}
+            Self::Look(_) | Self::Removal(_) | Self::SetAside(_) => {}
             Self::Notices { ids, lease } => parts.outbox.taker_gone(ids, lease, parts.now()).await,
         }
     }

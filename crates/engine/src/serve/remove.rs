@@ -2,6 +2,7 @@
 
 use super::context::RequestContext;
 use crate::disk::blocking;
+use crate::facts::EndSeen;
 use crate::intake::Current;
 use crate::left_behind::may_have_left;
 use crate::refuse;
@@ -19,6 +20,13 @@ const CLOSING: Duration = Duration::from_secs(1);
 pub(super) async fn remove(asked: &RequestContext, name: &str) -> Result<Removed, Error> {
     let view = removable(asked, name).await?;
     remove::forget(&asked.parts, &view).await?;
+    Ok(Removed::new(view.id()))
+}
+
+/// Keeps a finished process, and has lists for agents leave it out.
+pub(super) async fn set_aside(asked: &RequestContext, name: &str) -> Result<Removed, Error> {
+    let view = removable(asked, name).await?;
+    asked.parts.table.consumed(view.id(), EndSeen::SetAside).await;
     Ok(Removed::new(view.id()))
 }
 

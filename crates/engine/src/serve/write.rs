@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// How often a write is tried again, because the keeper was replaced before it answered.
 const TRIES: u32 = 8;
+/// The most bytes of a line that a terminal in canonical mode keeps (`MAX_CANON` of Linux is 255, its buffer 4,096 with the end of the line).
+const MAX_CANONICAL: usize = 4_095;
 const STARTING: Duration = Duration::from_secs(10);
 
 pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, bytes: &[u8]) -> Result<Written, Error> {
@@ -34,8 +36,10 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
         };
         sent = true;
         match link.write(Some(start), bytes).await {
-            Ok(KeeperReply::Written { taken, next }) => {
-                return Ok(Written::bytes(taken, next));
+            Ok(KeeperReply::Written { taken, next, is_canonical }) => {
+                let mut written = Written::bytes(taken, next);
+                written.warning = if is_canonical { cut(bytes) } else { None };
+                return Ok(written);
             }
             Ok(KeeperReply::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
             Ok(other) => return Err(unexpected(other)),
@@ -43,6 +47,15 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
         }
     }
     Err(maybe(&unreachable(&view)))
+}
+
+/// What a terminal in canonical mode cut of these bytes, if it did.
+fn cut(bytes: &[u8]) -> Option<String> {
+    let longest = bytes.split(|b| matches!(b, b'\n' | b'\r')).map(<[u8]>::len).max().filter(|len| *len > MAX_CANONICAL)?;
+    Some(format!(
+        "a line of {longest} bytes was cut: a terminal that takes whole lines keeps the first {MAX_CANONICAL} bytes of each; write shorter lines, \
+         or give the program a pipe instead of a terminal"
+    ))
 }
 
 fn maybe(error: &Error) -> Error {

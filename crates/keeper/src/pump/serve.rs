@@ -160,7 +160,11 @@ impl Pump<'_> {
         }
         for done in self.input.advance(self.pair, &mut self.copier.answers, self.copier.asked_to) {
             match done {
-                Finished::Written { by, taken, next } => self.control.say(by.conn, Some(by.ask), KeeperReply::Written { taken, next }),
+                Finished::Written { by, taken, next } => {
+                    let tty = self.pair.input.as_ref().filter(|_| self.pair.settings.pty);
+                    let is_canonical = tty.is_some_and(crate::tty::is_canonical);
+                    self.control.say(by.conn, Some(by.ask), KeeperReply::Written { taken, next, is_canonical });
+                }
                 Finished::Refused { by, code, error } => {
                     self.control.say(by.conn, Some(by.ask), KeeperReply::Refused { code: code.into(), error });
                 }

@@ -325,7 +325,8 @@ async fn task(fixtures: &Fixtures, request: &CallToolRequestParams, context: Req
             slowly(&seconds.to_string(), argument("label").and_then(Value::as_str).unwrap_or("done"))
         }
     };
-    let wait = if understood { 0 } else { 60 };
+    // A call that does not wait at all is answered without a task.
+    let wait = if understood { 0.05 } else { 60.0 };
     let arguments = json!({"command": line, "wait_seconds": wait});
     let run = CallToolRequestParams::new("run").with_arguments(arguments.as_object().cloned().unwrap_or_default());
     fixtures.ours.call_tool(run, context).await

@@ -28,9 +28,15 @@ pub(crate) struct Mcp {
     /// The set of tools [default: chosen by the client's name]
     #[arg(long, value_name = "NAME")]
     profile: Option<ProfileArg>,
+    /// What the name of each tool begins with, such as `outlast_`, for clients that do not add the server's name
+    #[arg(long, value_name = "TEXT", value_parser = prefix)]
+    prefix: Option<String>,
     #[command(flatten)]
     whose: Whose,
 }
+
+/// The longest prefix of tool names.
+const MAX_PREFIX_BYTES: usize = 40;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ProfileArg {
@@ -74,6 +80,7 @@ impl Mcp {
         }
         settings.instance = instance(ctx, self.http.is_some());
         settings.profile = self.profile.map(Into::into);
+        settings.prefix = self.prefix.unwrap_or_default();
         settings.keep_for = ctx.settings.keep_for;
         settings.shared = self.http.is_some();
         let server = Server::new(settings);
@@ -102,6 +109,15 @@ fn instance(ctx: &Context, is_over_http: bool) -> Option<Instance> {
     let named = CONVERSATION_VARIABLES.iter().filter_map(|name| ctx.world.var(name)?.to_str());
     let named = named.filter(|name| (1..=MAX_CONVERSATION_BYTES).contains(&name.len())).next();
     Some(Instance::of_server(server, os::client_above().unwrap_or(server), named))
+}
+
+/// Checks the beginning of tool names: clients allow 64 letters, digits, `_` and `-` for the whole name.
+fn prefix(given: &str) -> Result<String, String> {
+    let plain = given.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    match given.len() {
+        1..=MAX_PREFIX_BYTES if plain => Ok(given.to_owned()),
+        _ => Err(format!("give 1 to {MAX_PREFIX_BYTES} letters, digits, `_` or `-`")),
+    }
 }
 
 async fn over_http(ctx: &Context, server: Server, address: SocketAddr) -> Result<i32, Failure> {

@@ -31,6 +31,8 @@ pub struct Log<'a> {
     pub text: &'a str,
     /// The number of its first line, from 0. The lines before it belong to the log and are not in the text.
     pub first_line: u64,
+    /// Whether the reader has the lines before it, so that no marker is needed for them.
+    pub continues: bool,
     /// How many of the lines before the text are no longer kept.
     pub dropped_lines: u64,
     /// How many bytes those lines had.
@@ -51,7 +53,12 @@ pub struct Hole {
 impl<'a> Log<'a> {
     /// A log from its first line on.
     pub fn whole(text: &'a str) -> Self {
-        Self { text, first_line: 0, dropped_lines: 0, dropped_bytes: 0, holes: &[] }
+        Self { text, first_line: 0, continues: false, dropped_lines: 0, dropped_bytes: 0, holes: &[] }
+    }
+
+    /// Whether lines before the text are missing.
+    fn has_lines_before(&self) -> bool {
+        self.first_line > 0 && !self.continues
     }
 
     /// The number of a line of the text.

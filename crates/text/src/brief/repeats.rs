@@ -2,6 +2,7 @@
 
 use super::Hole;
 use super::severity::{Severity, severity};
+use std::collections::HashMap;
 
 /// A part of a log that is kept or left out as a whole.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,8 @@ pub(super) fn items(lines: &[&str], holes: &[Hole]) -> Vec<LogItem> {
 }
 
 fn unbroken(lines: &[&str]) -> Vec<LogItem> {
-    let looks: Vec<(Severity, u64)> = lines.iter().map(|line| look(line)).collect();
+    let mut known = KnownLooks::default();
+    let looks: Vec<(Severity, u64)> = lines.iter().map(|line| known.look(line)).collect();
     let mut items = Vec::new();
     let mut at = 0;
     let one = |first: usize| LogItem { first, lines: 1, severity: looks[first].0, shape: looks[first].1, folded: false };
@@ -81,6 +83,31 @@ fn longest_run(looks: &[(Severity, u64)], at: usize) -> Option<Run> {
         }
     }
     best
+}
+
+/// The looks of short lines. A log with millions of lines has many that are the same.
+#[derive(Default)]
+struct KnownLooks<'a>(HashMap<&'a str, (Severity, u64)>);
+
+/// Longer lines are seldom the same, and there are fewer of them.
+const SHORT_LINE_BYTES: usize = 32;
+/// The most lines whose looks are remembered.
+const MAX_KNOWN_LOOKS: usize = 4_096;
+
+impl<'a> KnownLooks<'a> {
+    fn look(&mut self, line: &'a str) -> (Severity, u64) {
+        if line.len() > SHORT_LINE_BYTES {
+            return look(line);
+        }
+        if let Some(known) = self.0.get(line) {
+            return *known;
+        }
+        let look = look(line);
+        if self.0.len() < MAX_KNOWN_LOOKS {
+            self.0.insert(line, look);
+        }
+        look
+    }
 }
 
 fn look(line: &str) -> (Severity, u64) {

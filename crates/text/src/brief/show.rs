@@ -22,7 +22,7 @@ const HINT_SHARE: usize = 4;
 
 /// The tokens of the first marker, with its hint.
 pub(super) fn cost_of_first_marker(log: &Log<'_>, lines: usize, read: &dyn Fn(Range<u64>) -> String, room: usize) -> usize {
-    let before = if log.first_line > 0 { 2 * MARKER } else { 0 };
+    let before = if log.has_lines_before() { 2 * MARKER } else { 0 };
     let all = log.numbers(lines);
     let hint = count_tokens(&read(all));
     MARKER + before + if hint * HINT_SHARE <= room { hint + 2 } else { 0 }
@@ -98,7 +98,8 @@ impl<'a> Shown<'a> {
     /// No text.
     pub(super) fn nothing(log: &Log<'_>, lines: &[&str]) -> Self {
         let all = log.numbers(lines.len());
-        let parts = [(0..log.first_line, Why::Before), (all, Why::Room)];
+        let before = if log.has_lines_before() { log.first_line } else { 0 };
+        let parts = [(0..before, Why::Before), (all, Why::Room)];
         let left_out = parts.into_iter().filter(|(lines, _)| !lines.is_empty()).map(|(lines, why)| LeftOut { lines, why }).collect();
         Self { text: String::new(), left_out, shortened: Vec::new(), hint: None }
     }
@@ -112,7 +113,7 @@ impl<'a> Shown<'a> {
         let affordable = count_tokens(&read(all)) * HINT_SHARE <= room;
         let hint: Hint<'a> = affordable.then_some(read);
         let mut shown = Self { text: String::new(), left_out: Vec::new(), shortened: Vec::new(), hint };
-        if log.first_line > 0 {
+        if log.has_lines_before() {
             let gone = match log.dropped_lines {
                 0 => String::new(),
                 n => format!(", {} of them ({} bytes) no longer kept", thousands(n), thousands(log.dropped_bytes)),

@@ -65,9 +65,22 @@ fn the_beginning_the_first_error_and_the_end_are_there() {
 }
 
 #[test]
+fn no_marker_stands_for_lines_that_the_reader_has() {
+    let log = Log { first_line: 4, continues: true, ..Log::whole("five\nsix") };
+    let made = brief(&log, Some(100), &|_| "read".into());
+    assert_eq!((made.text.as_str(), made.left_out.len()), ("five\nsix", 0));
+    let made = brief(&Log { text: "", ..log }, Some(100), &|_| "read".into());
+    assert_eq!(made.text, "");
+    // What is left out here is marked, with its number in the log.
+    let text = (0..100).map(|n| format!("{}\n", "ab ".repeat(n % 7 + 1))).collect::<String>();
+    let made = brief(&Log { text: &text, ..log }, Some(60), &|_| "read".into());
+    assert!(made.left_out.iter().all(|left| left.lines.start >= 4) && made.text.contains("[… "), "{made:?}");
+}
+
+#[test]
 fn a_marker_names_what_is_missing_and_how_to_read_it() {
     let text: String = (0..1000).map(|n| format!("line number {n} of a log in which nothing repeats: {}\n", "x".repeat(n % 7))).collect();
-    let log = Log { text: &text, first_line: 5000, dropped_lines: 400, dropped_bytes: 12_345, holes: &[] };
+    let log = Log { text: &text, first_line: 5000, continues: false, dropped_lines: 400, dropped_bytes: 12_345, holes: &[] };
     let made = brief(&log, Some(200), &read);
     check(&log, 200, &made);
     let first = made.text.lines().next().unwrap();
@@ -146,7 +159,7 @@ proptest! {
         let text = lines.join("\n") + if ends { "\n" } else { "" };
         let some = crate::lines(&text).count();
         let holes: Vec<Hole> = missing.into_iter().filter(|(at, _)| *at < some).map(|(at, lines)| Hole { at, lines }).collect();
-        let log = Log { text: &text, first_line, dropped_lines: first_line / 2, dropped_bytes: first_line * 10, holes: &holes };
+        let log = Log { text: &text, first_line, continues: false, dropped_lines: first_line / 2, dropped_bytes: first_line * 10, holes: &holes };
         let made = brief(&log, Some(room), &read);
         check(&log, room, &made);
         prop_assert_eq!(brief(&log, Some(room), &read), made);

@@ -38,7 +38,8 @@ fn naive(patterns: &[String], bytes: &[u8], most_held: usize) -> Option<Found> {
         let Some((_, pattern)) = held.into_iter().min() else { continue };
         let found = found.get_or_insert(Found { cut: false, ..Found::unquoted(start, pattern, 0) });
         found.count += 1;
-        found.quote(&quote, is_long);
+        let (quote, hit) = located(patterns, quote, is_long, || pattern);
+        found.quote(&quote, hit, is_long);
     }
     found
 }
@@ -53,6 +54,21 @@ fn case_120_the_line_with_the_pattern_is_quoted() {
     let found = scan(&["ERROR"], &[b"INFO ok\nERROR: disk full  \t\r\n"]).unwrap();
     assert_eq!((found.offset, found.pattern, found.count, found.cut), (8, 0, 1, false));
     assert_eq!(found.lines, ["ERROR: disk full"]);
+}
+
+#[test]
+fn a_line_that_is_too_long_is_quoted_around_its_match() {
+    let long = format!("{} Listening on 80 {}\n", "x".repeat(5_000), "é".repeat(5_000));
+    let found = scan(&["Listening"], &[long.as_bytes()]).unwrap();
+    let line = &found.lines[0];
+    assert!(line.starts_with("…xxx") && line.contains("x Listening on 80 é") && found.cut, "{line}");
+    assert_eq!((line.chars().count(), line.find("Listening")), (MOST_CHARS, Some("…".len() + 200)));
+    // Where the beginning has the match, it is quoted from there.
+    let found = scan(&["Listening"], &[format!("Listening {}\n", "x".repeat(5_000)).as_bytes()]).unwrap();
+    assert!(found.lines[0].starts_with("Listening x") && found.cut, "{:?}", found.lines);
+    // Of a line that is not held, the beginning and the pattern are.
+    let found = scan(&["Listening"], &[format!("{} Listening\n", "x".repeat(LONGEST_HELD + 100)).as_bytes()]).unwrap();
+    assert!(found.lines[0].ends_with("xxx…Listening") && found.cut, "{:?}", found.lines);
 }
 
 #[test]

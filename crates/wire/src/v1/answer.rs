@@ -263,17 +263,20 @@ pub struct Written {
     /// What was done instead of a write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What became of the bytes that is not what was meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 impl Written {
     /// This many bytes were written, and the next ones begin at `next`.
     pub fn bytes(taken: u64, next: u64) -> Self {
-        Self { status: "ok".into(), bytes_written: Some(taken), next_offset: Some(next), message: None }
+        Self { status: "ok".into(), bytes_written: Some(taken), next_offset: Some(next), message: None, warning: None }
     }
 
     /// No bytes were written; `message` says what was done instead.
     pub fn said(message: impl Into<String>) -> Self {
-        Self { status: "ok".into(), bytes_written: None, next_offset: None, message: Some(message.into()) }
+        Self { status: "ok".into(), bytes_written: None, next_offset: None, message: Some(message.into()), warning: None }
     }
 }
 

@@ -115,6 +115,9 @@ pub enum KeeperReply {
         taken: u64,
         /// The length of the input so far.
         next: u64,
+        /// Whether it is that of a terminal in canonical mode, which takes whole lines and cuts long ones.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_canonical: bool,
     },
     /// The log has this length.
     Output {

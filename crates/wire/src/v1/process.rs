@@ -125,6 +125,9 @@ pub struct Process {
     /// Whether it was adopted rather than started by Outlast.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
+    /// Whether its end and all its output were in the answer to the call that started it. Lists for agents leave it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_set_aside: bool,
     /// Whether it has a terminal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pty: bool,
@@ -193,6 +196,7 @@ impl Process {
             session_scoped: false,
             other_conversation: false,
             detached: false,
+            is_set_aside: false,
             pty: false,
             takes_input: false,
             input_bytes: None,

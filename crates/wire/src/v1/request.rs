@@ -270,6 +270,9 @@ pub enum Request {
     Remove {
         /// The process id.
         process: String,
+        /// Keep it, and mark it for lists as one whose end and output its caller was given.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        set_aside: bool,
     },
     /// Remove the finished processes in a scope.
     Clean {

@@ -3,6 +3,8 @@
 mod beside;
 mod http;
 mod owner;
+mod patience;
+mod quiet;
 mod task;
 mod told;
 mod tools;
@@ -123,6 +125,11 @@ impl Agent {
     /// The answer of a tool as an object.
     pub(crate) fn tool(&mut self, tool: &str, arguments: Value) -> Value {
         object(&self.call(tool, arguments))
+    }
+
+    /// The owner of its calls, which an answer names if its call asks for it.
+    pub(crate) fn owner(&mut self) -> Value {
+        self.ask("tools/call", json!({"name": "list", "arguments": {}, "_meta": {"outlast/owner": true}}))["_meta"]["outlast/owner"].clone()
     }
 
     /// How many bytes wait to be read.

@@ -11,7 +11,7 @@ fn a_conversation_is_known_by_client_and_directory_or_by_what_is_said() {
     let p = product();
     let mut a = Agent::old(&p, "a", &[]);
     let id = runs(&mut a);
-    let owner = a.call("list", json!({}))["_meta"]["outlast/owner"].clone();
+    let owner = a.owner();
     assert_eq!(owner["session"], format!("mcp:a:{}", p.work().display()), "{owner}");
     // The same client later, in the other era, is the same conversation.
     for mut again in [Agent::old(&p, "a", &[]), Agent::new(&p, "a", &[], json!({}))] {
@@ -54,7 +54,7 @@ fn a_server_below_an_agent_of_the_gateway_speaks_for_its_conversation_without_be
         agent.envs([("OUTLAST_HOME", home_of_agent), ("OUTLAST_SESSION", "agent:main:local:dm:x"), ("OUTLAST_GENERATION", "1-2")]);
         let mut agent = Agent::of(agent);
         agent.meta = Some(meta("a", json!({})));
-        let owner = agent.call("list", json!({}))["_meta"]["outlast/owner"].clone();
+        let owner = agent.owner();
         assert_eq!(owner["session"], want, "{owner}");
         agent.leave();
     }
@@ -65,7 +65,7 @@ fn a_thread_that_the_client_names_is_the_conversation() {
     let p = product();
     let mut codex = Agent::old(&p, "codex-mcp-client", &["--profile", "native"]);
     let thread = |agent: &mut Agent, thread: &str, tool: &str, arguments: Value| {
-        agent.ask("tools/call", json!({"name": tool, "arguments": arguments, "_meta": {"threadId": thread}}))
+        agent.ask("tools/call", json!({"name": tool, "arguments": arguments, "_meta": {"threadId": thread, "outlast/owner": true}}))
     };
     let one = thread(&mut codex, "t-1", "run", json!({"command": "sleep 1000", "wait_seconds": 0}));
     assert_eq!(one["_meta"]["outlast/owner"], json!({"session": "codex:t-1", "from": "threadId"}));
@@ -75,7 +75,8 @@ fn a_thread_that_the_client_names_is_the_conversation() {
     assert_eq!(thread(&mut codex, "t-1", "kill", json!({"process": id}))["structuredContent"]["status"], "killed");
     assert_eq!(codex.refused("tools/call", json!({"name": "list", "_meta": {"threadId": "a b"}}))["code"], -32602);
     // A handle is a name beside the pair, and reaches nothing else.
-    let by_handle = codex.call("list", json!({"conversation": "codex:t-1"}));
+    let call = json!({"name": "list", "arguments": {"conversation": "codex:t-1"}, "_meta": {"outlast/owner": true}});
+    let by_handle = codex.ask("tools/call", call);
     assert_eq!(by_handle["_meta"]["outlast/owner"]["session"], format!("mcp:codex-mcp-client:{}#codex:t-1", p.work().display()));
     codex.leave();
 }

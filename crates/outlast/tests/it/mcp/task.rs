@@ -15,7 +15,7 @@ fn a_task_can_be_resolved_after_any_crash() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let mut agent = Agent::new(&p, "a", &[], with_tasks());
-    let id = task_of(&mut agent, json!({"command": format!("echo out; {}; exit 4", gate.wait()), "wait_seconds": 0}));
+    let id = task_of(&mut agent, json!({"command": format!("echo out; {}; exit 4", gate.wait()), "wait_seconds": 0.1}));
     assert_eq!(agent.ask("tasks/get", json!({"taskId": id}))["status"], "working");
     agent.kill();
     p.kill_engine();
@@ -43,7 +43,7 @@ fn a_task_that_was_waited_for_can_still_be_resolved() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let mut agent = Agent::new(&p, "a", &[], with_tasks());
-    let id = task_of(&mut agent, json!({"command": format!("{}; echo out", gate.wait()), "wait_seconds": 0}));
+    let id = task_of(&mut agent, json!({"command": format!("{}; echo out", gate.wait()), "wait_seconds": 0.1}));
     gate.open();
     let waited = agent.tool("wait", json!({"process": id}));
     assert_eq!((&waited["status"], &waited["process"]), (&json!("exited"), &json!(id)), "{waited}");
@@ -57,7 +57,7 @@ fn the_result_of_a_task_carries_what_is_due() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let mut agent = Agent::new(&p, "a", &[], with_tasks());
-    let id = task_of(&mut agent, json!({"command": format!("{}; exit 4", gate.wait()), "wait_seconds": 0}));
+    let id = task_of(&mut agent, json!({"command": format!("{}; exit 4", gate.wait()), "wait_seconds": 0.1}));
     let other = crate::told::ended(&p, &format!("mcp:a:{}", p.work().display()), "exit 5");
     // A running task has no result that could carry it.
     assert_eq!(agent.ask("tasks/get", json!({"taskId": id}))["status"], "working");
@@ -92,7 +92,7 @@ fn a_call_that_names_its_conversation_is_answered_without_a_task() {
     // Requests for a task have no arguments, and would be made for another conversation.
     let p = product();
     let mut agent = Agent::new(&p, "a", &[], with_tasks());
-    let said = agent.call("run", json!({"command": "sleep 1000", "wait_seconds": 0, "conversation": "one"}));
+    let said = agent.call("run", json!({"command": "sleep 1000", "wait_seconds": 0.1, "conversation": "one"}));
     assert_eq!((&said["taskId"], &said["structuredContent"]["status"]), (&Value::Null, &json!("running")), "{said}");
     agent.tool("kill", json!({"process": said["structuredContent"]["process"], "conversation": "one"}));
     agent.leave();
@@ -104,16 +104,32 @@ fn a_command_that_ends_in_time_or_has_no_waiter_is_no_task() {
     let mut agent = Agent::new(&p, "a", &[], with_tasks());
     let done = agent.call("run", json!({"command": "echo x"}));
     assert_eq!((&done["resultType"], &done["structuredContent"]["output"]), (&json!("complete"), &json!("x")), "{done}");
-    let server = agent.call("run", json!({"command": "sleep 1000", "wait_seconds": 0, "notify": false}));
-    assert_eq!((&server["resultType"], &server["structuredContent"]["status"]), (&json!("complete"), &json!("running")), "{server}");
-    agent.tool("kill", json!({"process": server["structuredContent"]["process"]}));
+    // A server that is to stay would keep the call of a client busy that drives a task to its end.
+    for more in
+        [json!({"wait_seconds": 0}), json!({"wait_seconds": 0.1, "notify": false}), json!({"wait_seconds": 0.1, "watch": ["Listening"]})]
+    {
+        let mut arguments = json!({"command": "sleep 1000"});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let server = agent.call("run", arguments);
+        assert_eq!((&server["resultType"], &server["structuredContent"]["status"]), (&json!("complete"), &json!("running")), "{server}");
+        agent.tool("kill", json!({"process": server["structuredContent"]["process"]}));
+    }
     agent.leave();
+    let mut hermes = Agent::new(&p, "hermes", &[], with_tasks());
+    let background = json!({"command": "sleep 1000", "background": true, "notify_on_complete": true});
+    let server = object(&hermes.call("terminal", background));
+    assert!(server["session_id"].is_string(), "{server}");
+    hermes.tool("process", json!({"action": "kill", "session_id": server["session_id"]}));
+    let waited = hermes.call("terminal", json!({"command": "sleep 1000", "timeout": 1}));
+    assert_eq!(waited["resultType"], "task", "{waited}");
+    hermes.ask("tasks/cancel", json!({"taskId": waited["taskId"]}));
+    hermes.leave();
 }
 
 #[test]
 fn a_task_is_offered_only_where_version_and_capability_allow_it() {
     let p = product();
-    let call = json!({"command": "sleep 1000", "wait_seconds": 0});
+    let call = json!({"command": "sleep 1000", "wait_seconds": 0.1});
     // A client of the old era that declares the extension would show an empty result.
     let mut old = Agent::declaring(&p, "a", &[], with_tasks());
     let mut plain = Agent::new(&p, "a", &[], json!({}));
@@ -131,7 +147,7 @@ fn a_task_is_offered_only_where_version_and_capability_allow_it() {
 fn a_cancelled_task_is_stopped_and_says_so() {
     let p = product();
     let mut agent = Agent::new(&p, "a", &[], with_tasks());
-    let id = task_of(&mut agent, json!({"command": "sleep 1000", "wait_seconds": 0}));
+    let id = task_of(&mut agent, json!({"command": "sleep 1000", "wait_seconds": 0.1}));
     agent.ask("tasks/cancel", json!({"taskId": id}));
     let said = agent.ask("tasks/get", json!({"taskId": id}));
     assert_eq!(said["status"], "cancelled", "{said}");

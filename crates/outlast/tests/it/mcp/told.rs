@@ -321,7 +321,7 @@ fn an_answer_that_arrived_causes_no_notice() {
         agent.leave();
         let mut agent = Agent::old(&p, "a", &[]);
         assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
-        assert_eq!(agent.tool("list", json!({}))["processes"], json!([]), "and it is forgotten");
+        assert_eq!(agent.tool("list", json!({}))["processes"], json!([]), "and it is not listed");
         agent.leave();
     }
 }

@@ -29,6 +29,21 @@ fn a_client_gets_the_tools_it_knows_or_those_it_was_given() {
 }
 
 #[test]
+fn tools_have_the_prefix_that_the_server_was_started_with() {
+    let p = product();
+    let mut agent = Agent::old(&p, "a", &["--prefix", "outlast_", "--profile", "hermes"]);
+    assert_eq!(names(&mut agent), ["outlast_terminal", "outlast_process"]);
+    assert_eq!(object(&agent.call("outlast_terminal", json!({"command": "echo x"})))["output"], "x");
+    let refused = agent.refused("tools/call", json!({"name": "terminal", "arguments": {}}));
+    assert!(refused["message"].as_str().unwrap().ends_with("There are: outlast_terminal, outlast_process"), "{refused}");
+    agent.leave();
+    for bad in ["", "a b", "ä", &"x".repeat(41)] {
+        let said = p.call(["mcp", "--prefix", bad]);
+        assert!(said.code == Some(2) && said.err.contains("letters, digits"), "{bad:?}: {said:?}");
+    }
+}
+
+#[test]
 fn a_short_command_is_answered_whole() {
     let p = product();
     for mut agent in [Agent::old(&p, "a", &[]), Agent::new(&p, "a", &[], json!({}))] {
