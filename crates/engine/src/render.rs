@@ -392,9 +392,9 @@ pub(crate) fn page(redactor: &Redactor, dir: &ProcessDir, facts: &Facts, meta: O
     made.from_byte = begin.byte;
     made.next_byte = next;
     made.at_end = next >= log.end;
-    if !made.at_end {
-        made.next_line = Some(lines.line_of_offset(&log.reader, next, log.written())?.value);
-    }
+    made.next_line = Some(lines.line_of_offset(&log.reader, next, log.written())?.value);
+    made.lines = Some(shown as u64);
+    made.partial = !output.is_empty() && !output.ends_with('\n');
     made.output_cut = cut.map(|c| c.removed_chars as u64);
     made.gaps = text.gaps;
     made.approximate = !(begin.exact && total.exact);

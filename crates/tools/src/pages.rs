@@ -49,6 +49,8 @@ impl Pages {
         let skip = if goes_on { 0 } else { known as usize };
         self.page.output.extend(next.output.split_inclusive('\n').skip(skip));
         self.page.showing = format!("{} lines", newlines(&self.page.output) + 1);
+        self.page.lines = Some(newlines(&self.page.output) as u64 + 1);
+        (self.page.next_line, self.page.partial) = (next.next_line, next.partial);
         self.page.gaps.extend(next.gaps);
         self.page.approximate |= next.approximate;
         (self.page.next_byte, self.page.at_end) = (next.next_byte, next.at_end);

@@ -11,7 +11,7 @@ use super::out::tame;
 use super::owner::Whose;
 use super::ready::Ready;
 use super::route::RouteArgs;
-use super::{Context, Failure, ending, input, left_running, some_seconds};
+use super::{Context, Failure, ending, input, left_running, output, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
 use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, Status};
 use outlast_text::{Redactor, secret_name};
@@ -396,7 +396,11 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: O
     if ctx.out.json {
         // The fields of the start, such as the pid, and those of the end.
         let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
-        merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
+        if let Some(fields) = answer.as_object_mut() {
+            // `output` is there in its place, and `output_cut` is about that.
+            fields.retain(|name, _| name != "output_preview" && name != "output_cut");
+        }
+        merge(&mut answer, output::in_json(client, &id, &waited).await);
         merge(&mut answer, of_start(info));
         ctx.out.object(&with_ids(&answer))?;
         return Ok(super::wait::code(&waited));

@@ -72,6 +72,12 @@ pub struct LogPage {
     pub total_lines: u64,
     /// Which lines are shown, in the contract's wording.
     pub showing: String,
+    /// How many lines are shown. Absent in answers of earlier engines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
+    /// Whether the last line shown has no end yet. The newline after it is not part of the output; a reader that joins pages needs this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// The number of the first line shown.
     pub first_line: u64,
     /// If lines after the head were deleted: the first later line that is kept.
@@ -81,7 +87,7 @@ pub struct LogPage {
     pub from_byte: u64,
     /// The byte after the page: where to continue.
     pub next_byte: u64,
-    /// The line that holds that byte, if there is more: the `offset` of the next page.
+    /// The line that holds that byte: the `offset` of the next page. After a line without an end it is that line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_line: Option<u64>,
     /// Whether the page reaches the current end of the output.
@@ -108,6 +114,8 @@ impl LogPage {
             output: String::new(),
             total_lines: 0,
             showing: "0 lines".into(),
+            lines: None,
+            partial: false,
             first_line: 0,
             lines_gone: None,
             from_byte: 0,
