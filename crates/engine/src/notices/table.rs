@@ -13,7 +13,9 @@ pub(crate) mod wake;
 pub(crate) use claim::{
     Claim, Claimed, NamedBy, OpenSession, claim, is_known_generation, next_lapse, note_generation, open_sessions, waiting,
 };
-pub(crate) use delivery::{OwedDelivery, PushResult, dead, failing, next_due, owed, pushed, revive, take};
+pub(crate) use delivery::{
+    OwedDelivery, PushResult, TroubledDelivery, dead, dead_of_sinks, failing, next_due, owed, pushed, revive, take, troubled,
+};
 pub(crate) use keep::{MAX_REMOVED_AT_ONCE, engine_started, expire, prune, sweep};
 pub(crate) use seen::{
     consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,

@@ -15,7 +15,7 @@ use super::table::wrap;
 use super::{Context, Failure, progress, times};
 use crate::os::Surroundings;
 use clap::Args;
-use outlast_client::{Client, DeadLetter, EngineStatus, History, Owner, ProcessInfo, Scope, Told};
+use outlast_client::{Client, Dead, EngineStatus, History, Owner, ProcessInfo, Scope, Told};
 use serde::Serialize;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -89,7 +89,7 @@ impl Check {
 pub(super) struct EngineReport {
     status: EngineStatus,
     processes: Vec<ProcessInfo>,
-    dead: Vec<DeadLetter>,
+    dead: Dead,
     dropped: Vec<Told>,
 }
 
@@ -138,7 +138,7 @@ pub(super) async fn ask(client: &Client) -> Result<EngineReport, Failure> {
     Ok(EngineReport {
         status: client.engine_status().await?,
         processes: client.list(&Scope::default(), true).await?,
-        dead: client.dead_letters(Some(MAX_NOTICES)).await?,
+        dead: client.dead(Some(MAX_NOTICES)).await?,
         dropped: client.history(dropped).await?,
     })
 }
