@@ -238,6 +238,9 @@ impl Restarted {
 pub struct KillAll {
     /// How many have ended now.
     pub killed: u32,
+    /// Their ids. Engines of earlier versions leave them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessId>,
     /// The descendants of already ended processes that were stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_killed: Vec<LeftProcess>,
@@ -252,7 +255,7 @@ pub struct KillAll {
 impl KillAll {
     /// This many were stopped, and these could not be.
     pub fn new(killed: u32, failed: Vec<Error>) -> Self {
-        Self { killed, left_killed: Vec::new(), failed, warnings: Vec::new() }
+        Self { killed, processes: Vec::new(), left_killed: Vec::new(), failed, warnings: Vec::new() }
     }
 }
 
@@ -262,9 +265,13 @@ impl KillAll {
 pub struct Written {
     /// `ok`.
     pub status: String,
-    /// How many bytes of this request were written to the input.
+    /// How many bytes of this request were written to the input. In the answer of an engine, those that it had before count, too; the client
+    /// subtracts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_written: Option<u64>,
+    /// How many bytes of this request the input had before, from an earlier write or from a try of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub already: Option<u64>,
     /// The length of the input so far: the offset of the next write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
@@ -276,12 +283,12 @@ pub struct Written {
 impl Written {
     /// This many bytes were written, and the next ones begin at `next`.
     pub fn bytes(taken: u64, next: u64) -> Self {
-        Self { status: "ok".into(), bytes_written: Some(taken), next_offset: Some(next), message: None }
+        Self { status: "ok".into(), bytes_written: Some(taken), already: None, next_offset: Some(next), message: None }
     }
 
     /// No bytes were written; `message` says what was done instead.
     pub fn said(message: impl Into<String>) -> Self {
-        Self { status: "ok".into(), bytes_written: None, next_offset: None, message: Some(message.into()) }
+        Self { status: "ok".into(), bytes_written: None, already: None, next_offset: None, message: Some(message.into()) }
     }
 }
 
@@ -382,6 +389,9 @@ impl Removed {
 pub struct Cleaned {
     /// How many processes were removed.
     pub removed: u64,
+    /// Their ids. Engines of earlier versions leave them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessId>,
     /// How many bytes that freed.
     pub freed_bytes: u64,
     /// How many were kept because one of their descendants still runs.
