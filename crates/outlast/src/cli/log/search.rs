@@ -8,7 +8,7 @@ use regex::Regex;
 const MAX_FOUND_CHARS: usize = 200_000;
 
 /// The lines that were found so far.
-struct Search<'a> {
+struct PageSearch<'a> {
     grep: &'a Regex,
     found: Vec<String>,
     chars: usize,
@@ -23,7 +23,7 @@ struct Search<'a> {
 pub(super) async fn page(client: &Client, id: &str, wanted: Page, grep: &Regex) -> Result<(LogPage, u64), Failure> {
     // What is searched is not shown, and settles no notice.
     let reader = client.with_owner(Owner::default());
-    let mut search = Search { grep, found: Vec::new(), chars: 0, lines: 0, open: None };
+    let mut search = PageSearch { grep, found: Vec::new(), chars: 0, lines: 0, open: None };
     let mut next = reader.log(id, wanted.limit(u64::MAX)).await?;
     let mut all = next.clone();
     all.gaps.clear();
@@ -52,7 +52,7 @@ pub(super) async fn page(client: &Client, id: &str, wanted: Page, grep: &Regex) 
     Ok((all, search.found.len() as u64))
 }
 
-impl Search<'_> {
+impl PageSearch<'_> {
     /// Takes the lines of a page. `continues` says whether it begins where the one before ended. Returns the number of the first line that does not fit.
     fn take(&mut self, page: &LogPage, continues: bool) -> Option<u64> {
         if page.lines == Some(0) {
