@@ -22,7 +22,7 @@
 use crate::{At, Chunk, ClientError, Connect, Run, Take};
 use outlast_core::Route;
 use outlast_core::{EnvVar, Owner, ProcessId, Scope};
-use outlast_wire::v1::notice::{Barrier, BarrierTarget, DeadLetter, History, Judged, Notices, Posted, Replay, Told, Verdict};
+use outlast_wire::v1::notice::{Barrier, BarrierTarget, Dead, DeadLetter, History, Judged, Notices, Posted, Replay, Told, Verdict};
 use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, LogPage, Page,
     Process as ProcessInfo, Removed, RerunChange, Restarted, ViewClosed, Waited, Written,
@@ -141,6 +141,8 @@ impl Client {
         replay(what: Replay) -> u64;
         /// The dead letters of sinks.
         dead_letters(limit: Option<u32>) -> Vec<DeadLetter>;
+        /// The dead letters of sinks, and how many each sink has in all.
+        dead(limit: Option<u32>) -> Dead;
         /// Whether the owner of a process has seen its end.
         is_completion_consumed(process: &str) -> bool;
         /// Marks the end of a process as seen by its owner.

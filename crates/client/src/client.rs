@@ -311,11 +311,13 @@ impl Client {
         let mut at = at;
         let (mut next, mut warning) = (None, None);
         let mut done = 0;
+        let mut already = 0;
         loop {
             let piece = &bytes[done..bytes.len().min(done + WRITE_PIECE)];
             let written = self.write_piece(process, piece, at).await.map_err(|e| after_some(e, done, next))?;
             let taken = usize::try_from(written.bytes_written.unwrap_or(piece.len() as u64)).unwrap_or(piece.len()).min(piece.len());
             done += taken;
+            already += written.already.unwrap_or(0);
             next = written.next_offset;
             // A writer that does not count may not be the only one, and another's bytes must not be taken for its own.
             if let At::Byte(byte) = &mut at {
@@ -323,7 +325,8 @@ impl Client {
             }
             if done == bytes.len() {
                 let mut all = written;
-                all.bytes_written = Some(done as u64);
+                all.bytes_written = Some((done as u64).saturating_sub(already));
+                all.already = Some(already).filter(|already| *already > 0);
                 all.warning = warning.or(all.warning);
                 return Ok(all);
             }

@@ -240,7 +240,8 @@ pub use outlast_wire::v1::chat::{
     TurnState, WordsBody,
 };
 pub use outlast_wire::v1::notice::{
-    Barrier, BarrierTarget, DeadLetter, Delivery, History, Judged, JudgedOne, Notices, Posted, Push, Replay, Told, Verdict,
+    Barrier, BarrierTarget, Dead, DeadLetter, DeadOfSink, Delivery, FailedDelivery, History, Judged, JudgedOne, Notices, Posted, Push,
+    Replay, Told, Verdict,
 };
 pub use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, Found, From, Kill, KillAll,

@@ -8,8 +8,8 @@ use crate::{Client, ClientError};
 use outlast_core::Route;
 use outlast_core::notice_state::TakerKind;
 use outlast_wire::v1::notice::{
-    Barrier, BarrierTarget, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Lent, Notices, Posted, Push,
-    Replay, Told, Verdict,
+    Barrier, BarrierTarget, Barriers, Consumed, Dead, DeadLetter, DeadOfSink, Deliveries, Delivery, History, Judged, Lent, Notices, Posted,
+    Push, Replay, Told, Verdict,
 };
 use outlast_wire::v1::{Done, Event, Request};
 use serde::Deserialize;
@@ -156,17 +156,25 @@ impl Client {
 
     /// The dead letters of sinks.
     pub async fn dead_letters(&self, limit: Option<u32>) -> Result<Vec<DeadLetter>, ClientError> {
+        Ok(self.dead(limit).await?.letters)
+    }
+
+    /// The dead letters of sinks, and how many each sink has in all.
+    pub async fn dead(&self, limit: Option<u32>) -> Result<Dead, ClientError> {
         #[derive(Deserialize)]
         struct LetterTexts<'a> {
             #[serde(borrow)]
             letters: Vec<&'a RawValue>,
+            #[serde(default)]
+            sinks: Vec<DeadOfSink>,
         }
         let text = match self.ask_or_text::<Dead>("list dead letters", Request::NoticeDead { limit }).await? {
-            Ok(dead) => return Ok(dead.letters),
+            Ok(dead) => return Ok(dead),
             Err(text) => text,
         };
-        let LetterTexts { letters } = serde_json::from_str(text.get()).map_err(ClientError::protocol)?;
-        letters.into_iter().map(read).collect::<Result<_, _>>().map_err(ClientError::protocol)
+        let LetterTexts { letters, sinks } = serde_json::from_str(text.get()).map_err(ClientError::protocol)?;
+        let letters = letters.into_iter().map(read).collect::<Result<_, _>>().map_err(ClientError::protocol)?;
+        Ok(Dead::new(letters, sinks))
     }
 
     /// Whether the owner of a process has seen its end, so that no notice of it is delivered.

@@ -290,6 +290,7 @@ pub(crate) fn process(
     info.is_suspended = detail == Detail::Whole && phase.alive().is_some_and(|of| outlast_store::os::is_suspended(&of));
     info.cwd = kept.cwd.to_lossy().into_owned();
     info.uptime_seconds = facts.ended_at().unwrap_or(now).seconds_since(facts.since());
+    info.deadline_at = deadline(facts);
     info.output_preview = Some(shown.text);
     info.output_cut = shown.cut;
     info.output_bytes = log.end;
@@ -311,6 +312,13 @@ pub(crate) fn process(
     info.warnings = warnings;
     info.note = facts.detached.then(|| "Process recovered after restart -- output history unavailable".into());
     info
+}
+
+/// When a running process reaches its time limit. Its keepers stop it then, so that of an orphan nothing is said.
+fn deadline(facts: &Facts) -> Option<Time> {
+    let limit = facts.kept.spec.timeout?.as_micros();
+    let begun = facts.started_at.filter(|_| matches!(facts.phase, Phase::Running { .. }))?;
+    Some(Time::from_micros(begun.micros().saturating_add(i64::try_from(limit).unwrap_or(i64::MAX))))
 }
 
 /// The status. An orphan has no keeper that could be unreachable, whatever failed before its keepers died. An adopted process never had
@@ -388,14 +396,14 @@ pub(crate) fn page(redactor: &Redactor, dir: &ProcessDir, facts: &Facts, meta: O
     made.output = output.strip_suffix('\n').unwrap_or(&output).to_owned();
     made.total_lines = total.value;
     made.showing = format!("{shown} lines");
+    made.lines = Some(shown as u64);
+    made.partial = !output.is_empty() && !output.ends_with('\n');
     made.first_line = begin.line;
     made.lines_gone = lines_gone.map(|told| told.value);
     made.from_byte = begin.byte;
     made.next_byte = next;
     made.at_end = next >= log.end;
-    if !made.at_end {
-        made.next_line = Some(lines.line_of_offset(&log.reader, next, log.written())?.value);
-    }
+    made.next_line = Some(lines.line_of_offset(&log.reader, next, log.written())?.value);
     made.output_cut = cut.map(|c| c.removed_chars as u64);
     made.gaps = text.gaps;
     made.approximate = !(begin.exact && total.exact);

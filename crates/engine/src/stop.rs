@@ -27,15 +27,20 @@ const AT_ONCE: usize = 64;
 pub(crate) async fn stop_with_the_engine(parts: &Arc<Parts>, views: Vec<ProcessView>) {
     let grace = parts.config.grace;
     let stop = Stop { cause: cause(&Owner::default(), "engine.stop"), way: StopWay::Escalate { grace } };
-    for error in stop_all(parts, views, &stop).await.into_iter().filter_map(Result::err) {
+    let results = stop_all(parts, views, &stop).await;
+    for error in results.into_iter().filter_map(|one| one.and_then(|(_, stopped)| stopped).err()) {
         tracing::warn!(error = error.error, "not stopped with the engine");
     }
 }
 
-pub(crate) async fn stop_all(parts: &Arc<Parts>, views: Vec<ProcessView>, stop: &Stop) -> Vec<Result<(ProcessId, StopReport), Error>> {
+pub(crate) async fn stop_all(
+    parts: &Arc<Parts>,
+    views: Vec<ProcessView>,
+    stop: &Stop,
+) -> Vec<Result<(ProcessId, Result<StopReport, Error>), Error>> {
     for_each(views, |mut view| {
         let (parts, stop) = (Arc::clone(parts), stop.clone());
-        async move { Ok((view.id(), stop_one(&parts, &mut view, &stop).await?)) }
+        async move { Ok((view.id(), stop_one(&parts, &mut view, &stop).await)) }
     })
     .await
 }

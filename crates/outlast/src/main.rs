@@ -39,8 +39,12 @@ fn perform(cli: cli::Cli) -> i32 {
         Ok(settings) => settings,
         Err(e) => return cli.fail(&e),
     };
-    if !cli.explains_settings() {
-        warn(&settings);
+    match &settings.warnings[..] {
+        _ if cli.explains_settings() => {}
+        all @ [_, _, ..] if !cli.shows_settings() => {
+            say(&format!("{} problems in the configuration ({}); `outlast doctor` shows them", all.len(), settings.file.display()));
+        }
+        _ => warn(&settings),
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

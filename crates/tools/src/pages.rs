@@ -57,6 +57,8 @@ impl Pages {
         self.page.output.extend(next.output.split_inclusive('\n').skip(skip));
         self.newlines += newlines(&self.page.output[from..]);
         self.page.showing = format!("{} lines", self.newlines + 1);
+        self.page.lines = Some(self.newlines as u64 + 1);
+        (self.page.next_line, self.page.partial) = (next.next_line, next.partial);
         self.page.gaps.extend(next.gaps);
         self.page.approximate |= next.approximate;
         (self.page.next_byte, self.page.at_end) = (next.next_byte, next.at_end);

@@ -22,6 +22,8 @@ pub const NO_VIEW: &str = "no_view";
 pub const STILL_RUNNING: &str = "still_running";
 /// The spec cannot be run.
 pub const BAD_SPEC: &str = "bad_spec";
+/// The command could not be started.
+pub const FAILED_START: &str = "failed_start";
 /// The id belongs to a process with another spec.
 pub const ID_TAKEN: &str = "id_taken";
 /// The home has as many running processes as it allows.

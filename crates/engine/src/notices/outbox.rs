@@ -342,6 +342,16 @@ impl Outbox {
         self.index.work(move |db| table::dead(db, session.as_deref(), limit)).await
     }
 
+    /// How many dead letters each sink has that it gave up at this time or later, and why it gave up on the newest.
+    pub(crate) async fn dead_of_sinks(&self, session: Option<String>, since: Time) -> Result<Vec<(String, u64, String)>, IndexError> {
+        self.index.work(move |db| table::dead_of_sinks(db, session.as_deref(), since)).await
+    }
+
+    /// The deliveries of these notices that failed and are not done.
+    pub(crate) async fn troubled(&self, first: u64, last: u64) -> Result<Vec<table::TroubledDelivery>, IndexError> {
+        self.index.work(move |db| table::troubled(db, first, last)).await
+    }
+
     /// Leases due deliveries to a sink. If there are none, also returns how long until the next one is due.
     pub(crate) async fn take(
         &self,

@@ -13,7 +13,9 @@ pub(crate) mod wake;
 pub(crate) use claim::{
     Claim, Claimed, NamedBy, OpenSession, claim, is_known_generation, next_lapse, note_generation, open_sessions, waiting,
 };
-pub(crate) use delivery::{OwedDelivery, PushResult, dead, failing, next_due, owed, pushed, revive, take};
+pub(crate) use delivery::{
+    OwedDelivery, PushResult, TroubledDelivery, dead, dead_of_sinks, failing, next_due, owed, pushed, revive, take, troubled,
+};
 pub(crate) use keep::{MAX_REMOVED_AT_ONCE, engine_started, expire, prune, sweep};
 pub(crate) use seen::{answer_begins, answer_failed, answered, end_seen, is_consumed, observe, reserve, supersede, waiters_left};
 pub(crate) use settle::{SettleReply, SettleResult, claim_cancelled, replay, settle, taker_gone};

@@ -28,6 +28,7 @@ pub(super) async fn clean(asked: &RequestContext, chosen: &Chosen) -> Result<Cle
         match remove::forget(&asked.parts, &view).await {
             Ok(()) => {
                 cleaned.removed += 1;
+                cleaned.processes.push(view.id());
                 cleaned.freed_bytes += view.facts.bytes;
             }
             // Another request has removed it meanwhile.

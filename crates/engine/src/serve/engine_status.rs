@@ -3,7 +3,12 @@
 use super::context::RequestContext;
 use crate::mutex::lock;
 use crate::shell::{self, Shell, SnapshotState};
+use outlast_core::Time;
 use outlast_wire::v1::{EngineStatus, Error};
+use std::time::Duration;
+
+/// How long a sink that gave up is reported.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) async fn engine_status(asked: &RequestContext) -> Result<EngineStatus, Error> {
     let parts = &asked.parts;
@@ -14,11 +19,16 @@ pub(super) async fn engine_status(asked: &RequestContext) -> Result<EngineStatus
     let late = failing
         .into_iter()
         .filter(|(sink, ..)| !wakes.contains_key(sink))
-        .map(|(sink, waiting, why)| format!("the sink {sink} did not take {waiting} notices, and is tried again: {why}"));
+        .map(|(sink, waiting, why)| format!("the sink {sink} did not take {}, and is tried again: {why}", notices(waiting)));
     let wakes = wakes.iter().map(|(sink, failed)| {
         let times = if failed.calls == 1 { "when it was last called".to_owned() } else { format!("in its last {} calls", failed.calls) };
         format!("the hook {sink} could not wake an agent {times}: {}", failed.reason)
     });
+    let yesterday = Time::from_micros(parts.now().micros().saturating_sub(DAY.as_micros() as i64));
+    let dead = parts.outbox.dead_of_sinks(None, yesterday).await.unwrap_or_default();
+    let gave_up = dead
+        .into_iter()
+        .map(|(sink, count, why)| format!("the sink {sink} gave up on {} in the last day, the last because: {why}", notices(count)));
     let unreadable = lock(&parts.intake.unreadable).clone();
     let unreadable = unreadable.into_iter().map(|id| {
         format!("the notices of {id} could not be made: reading its files panicked (engine.log says where); an engine that can read them makes them")
@@ -28,11 +38,15 @@ pub(super) async fn engine_status(asked: &RequestContext) -> Result<EngineStatus
     status.running = counts.running;
     status.known = counts.known;
     status.recovered = parts.at_start.recovered;
-    status.degraded = parts.at_start.degraded.iter().cloned().chain(unreadable).chain(late).chain(wakes).collect();
+    status.degraded = parts.at_start.degraded.iter().cloned().chain(unreadable).chain(late).chain(gave_up).chain(wakes).collect();
     status.keeper = parts.launcher.starter.copy().path.display().to_string();
     status.shell = login(asked);
     status.settings.clone_from(&parts.config.settings);
     Ok(status)
+}
+
+fn notices(count: u64) -> String {
+    if count == 1 { "1 notice".into() } else { format!("{count} notices") }
 }
 
 fn login(asked: &RequestContext) -> String {

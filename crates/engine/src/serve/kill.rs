@@ -35,15 +35,15 @@ pub(super) async fn kill_all(asked: &RequestContext, chosen: &Chosen, kill: Kill
     let mut views = asked.parts.table.all(&asked.owner, WhichProcesses::Live).await?;
     views.retain(|v| !v.facts.is_over() && chosen.takes(v) && asked.may_change(v.id()));
     let stop = Stop { cause: cause(&asked.owner, "kill_all"), way: way(kill, asked.parts.config.grace) };
-    let (mut killed, mut failed, mut warnings) = (0, Vec::new(), Vec::new());
+    let (mut killed, mut failed, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     for result in stop_all(&asked.parts, views, &stop).await {
         match result {
-            Ok((id, done)) => {
-                killed += 1;
+            Ok((id, Ok(done))) => {
+                killed.push(id);
                 warnings.extend(done.warning().map(|warning| format!("{id}: {warning}")));
             }
-            Err(error) if error.code == code::ALREADY_EXITED => killed += 1,
-            Err(error) => failed.push(error),
+            Ok((id, Err(error))) if error.code == code::ALREADY_EXITED => killed.push(id),
+            Ok((_, Err(error))) | Err(error) => failed.push(error),
         }
     }
     // After the running ones: a process that ended meanwhile may have left something, too.
@@ -57,7 +57,9 @@ pub(super) async fn kill_all(asked: &RequestContext, chosen: &Chosen, kill: Kill
             Err(error) => failed.push(error),
         }
     }
-    let mut answer = KillAll::new(killed, failed);
+    killed.sort();
+    let mut answer = KillAll::new(u32::try_from(killed.len()).unwrap_or(u32::MAX), failed);
+    answer.processes = killed;
     (answer.left_killed, answer.warnings) = (left_killed, warnings);
     Ok(answer)
 }

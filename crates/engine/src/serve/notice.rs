@@ -12,7 +12,9 @@ use outlast_core::notice_state::TakerKind;
 use outlast_core::{Body, IdRef, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_earlier, announce_header};
 use outlast_wire::code;
-use outlast_wire::v1::notice::{Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Told, Verdict};
+use outlast_wire::v1::notice::{
+    Consumed, Dead, DeadLetter, DeadOfSink, FailedDelivery, History, Judged, JudgedOne, Notices, Posted, Replay, Told, Verdict,
+};
 use outlast_wire::v1::{Done, Error, Event};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -250,16 +252,54 @@ pub(super) async fn history(asked: &RequestContext, wanted: History) -> Result<N
     };
     let mut found = asked.parts.outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
     found.retain(|entry| asked.asker.as_ref().is_none_or(|asker| asker.takes(&entry.notice.session_id, true)));
-    Ok(Notices::new(found.into_iter().map(told).collect(), None))
+    let mut all: Vec<Told> = found.into_iter().map(told).collect();
+    tell_failed_deliveries(asked, &mut all).await?;
+    Ok(Notices::new(all, None))
+}
+
+/// Adds to each notice which sinks have failed to deliver it.
+async fn tell_failed_deliveries(asked: &RequestContext, all: &mut [Told]) -> Result<(), Error> {
+    let numbers = || all.iter().map(|told| told.event.seq);
+    let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else { return Ok(()) };
+    let troubled = asked.parts.outbox.troubled(first, last).await.map_err(|e| refuse::index(&e))?;
+    for (seq, sink, dead, attempts, error) in troubled {
+        if let Some(told) = all.iter_mut().find(|told| told.event.seq == seq) {
+            told.failed_deliveries.push(FailedDelivery::new(sink, dead, attempts, error));
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn replay(asked: &RequestContext, what: Replay) -> Result<Done, Error> {
     let (outbox, session) = (&asked.parts.outbox, asked.owner.session.clone());
     let count = match what {
         Replay::From { seq } => outbox.replay(seq, session, asked.parts.now()).await,
-        Replay::Dead { notice, sink } => outbox.revive(notice, sink, session).await,
+        Replay::Dead { notice, sink } => return revive(asked, notice, sink).await,
     };
     let count = count.map_err(|e| refuse::index(&e))?;
+    Ok(Done::many(count))
+}
+
+/// Retries dead letters. Those of a sink that is not configured stay dead: a pending delivery without a sink would be shown nowhere.
+async fn revive(asked: &RequestContext, notice: Option<String>, sink: Option<String>) -> Result<Done, Error> {
+    let (outbox, session) = (&asked.parts.outbox, &asked.owner.session);
+    let configured: Vec<&str> = outbox.sinks().iter().map(|sink| sink.name.as_str()).collect();
+    let sinks = match &sink {
+        Some(name) if configured.contains(&name.as_str()) => vec![name.as_str()],
+        Some(name) => {
+            let hint = match &configured[..] {
+                [] => "the running engine has no hook and no webhook".to_owned(),
+                names => format!("the running engine has {}", names.join(", ")),
+            };
+            let hint = format!("{hint}; `outlast engine restart` applies a changed configuration");
+            return Err(refuse::refusal(code::NOT_FOUND, format!("no hook or webhook is called {name}"), hint));
+        }
+        None => configured,
+    };
+    let mut count = 0;
+    for sink in sinks {
+        count += outbox.revive(notice.clone(), Some(sink.to_owned()), session.clone()).await.map_err(|e| refuse::index(&e))?;
+    }
     Ok(Done::many(count))
 }
 
@@ -269,7 +309,10 @@ pub(super) async fn dead(asked: &RequestContext, limit: Option<u32>) -> Result<D
     let letter = |(sink, owed): (String, crate::notices::OwedDelivery)| {
         DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason)
     };
-    Ok(Dead { letters: found.into_iter().map(letter).collect() })
+    let counts =
+        asked.parts.outbox.dead_of_sinks(asked.owner.session.clone(), Time::from_micros(0)).await.map_err(|e| refuse::index(&e))?;
+    let sinks = counts.into_iter().map(|(sink, count, why)| DeadOfSink::new(sink, count, why)).collect();
+    Ok(Dead::new(found.into_iter().map(letter).collect(), sinks))
 }
 
 /// The process that a name means, also if only its notices are left of it.

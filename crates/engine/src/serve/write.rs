@@ -24,10 +24,12 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
     let _turn = input.lock().await;
     let mut begin = at;
     let mut sent = false;
+    let mut had = None;
     for _ in 0..TRIES {
         let seen = checked(asked, &mut view, Ask::Write).await?;
         // The offset keeps a retry from writing bytes twice.
         let start = *begin.get_or_insert(seen);
+        let had = *had.get_or_insert(seen);
         let mut link = match asked.parts.reach.keeper(&mut view).await {
             Ok(link) => link,
             Err(NoKeeper::Over) => continue,
@@ -38,6 +40,7 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
         match link.write(Some(start), bytes).await {
             Ok(KeeperReply::Written { taken, next, is_canonical }) => {
                 let mut written = Written::bytes(taken, next);
+                written.already = Some(had.saturating_sub(start).min(bytes.len() as u64)).filter(|already| *already > 0);
                 written.warning = if is_canonical { cut(bytes) } else { None };
                 return Ok(written);
             }

@@ -1,6 +1,6 @@
 //! `outlast close`
 
-use super::write::tell;
+use super::write::{tell, without_input};
 use super::{Context, Failure, named};
 use clap::Args;
 
@@ -17,7 +17,9 @@ impl Close {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
         let process = named::find(ctx, &client, &self.id, named::Purpose::Act).await?;
-        let closed = client.close(&process.id).await.map_err(|e| process.failed(ctx, e))?;
-        tell(ctx, &process, &closed)
+        match client.close(&process.id).await {
+            Ok(closed) => tell(ctx, &process, &closed),
+            Err(e) => Err(process.failed(ctx, without_input(&client, &process.id, e).await)),
+        }
     }
 }

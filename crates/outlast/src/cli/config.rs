@@ -122,14 +122,14 @@ struct ConfiguredSink {
     calls: String,
 }
 
-/// The hooks and webhooks of the file that are used.
+/// The hooks and webhooks of the file that are used. Of several with one name that is the first that makes sense.
 fn sinks(settings: &Settings) -> Vec<ConfiguredSink> {
     let redactor = Redactor::new(true);
-    let is_used = |name: &str| settings.sinks.calls.iter().any(|call| call.name == name);
+    let is_used = |kind: &str, n: usize| settings.sinks.tables.contains(&(kind.to_owned(), n));
     let of = |kind: &'static str, key: &str| {
         let tables = settings.tables.get(kind).and_then(toml::Value::as_array).into_iter().flatten();
-        let sink = |table: &toml::Value| {
-            let name = table.get("name")?.as_str().filter(|name| is_used(name))?;
+        let sink = |(n, table): (usize, &toml::Value)| {
+            let name = table.get("name")?.as_str().filter(|_| is_used(kind, n))?;
             let calls = match table.get(key)? {
                 toml::Value::String(text) if kind == "webhook" => address(text),
                 toml::Value::String(line) => redactor.command_line(line).into_owned(),
@@ -141,7 +141,7 @@ fn sinks(settings: &Settings) -> Vec<ConfiguredSink> {
             };
             Some(ConfiguredSink { kind, name: tame(name), calls: tame(&calls) })
         };
-        tables.filter_map(sink).collect::<Vec<_>>()
+        tables.enumerate().filter_map(sink).collect::<Vec<_>>()
     };
     of("hook", "command").into_iter().chain(of("webhook", "url")).collect()
 }

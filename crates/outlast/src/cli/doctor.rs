@@ -16,7 +16,7 @@ use super::table::wrap;
 use super::{Context, Failure, progress, times};
 use crate::os::Surroundings;
 use clap::Args;
-use outlast_client::{Client, DeadLetter, EngineStatus, History, Owner, ProcessInfo, Scope, Told};
+use outlast_client::{Client, Dead, EngineStatus, History, Owner, ProcessInfo, Scope, Told};
 use serde::Serialize;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -90,7 +90,7 @@ impl Check {
 pub(super) struct EngineReport {
     status: EngineStatus,
     processes: Vec<ProcessInfo>,
-    dead: Vec<DeadLetter>,
+    dead: Dead,
     dropped: Vec<Told>,
 }
 
@@ -140,7 +140,7 @@ pub(super) async fn ask(client: &Client) -> Result<EngineReport, Failure> {
     Ok(EngineReport {
         status: client.engine_status().await?,
         processes: client.list(&Scope::default(), true).await?,
-        dead: client.dead_letters(Some(MAX_NOTICES)).await?,
+        dead: client.dead(Some(MAX_NOTICES)).await?,
         dropped: client.history(dropped).await?,
     })
 }

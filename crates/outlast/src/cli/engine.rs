@@ -149,15 +149,20 @@ pub(super) async fn tell_outdated(ctx: &Context, client: &Client) {
     if !ctx.out.has_person() {
         return;
     }
-    // The request itself reports what is wrong with the engine.
-    let Ok(status) = client.engine_status().await else { return };
-    let outdated = ctx.settings.outdated(&status.settings);
+    let outdated = outdated(ctx, client).await;
     if !outdated.is_empty() {
         ctx.out.tip(&format!(
             "note: the engine uses earlier settings ({}); `outlast engine restart` applies the current ones",
             outdated.join(", ")
         ));
     }
+}
+
+/// The settings that were changed after the engine had read them.
+pub(super) async fn outdated(ctx: &Context, client: &Client) -> Vec<String> {
+    // The request itself reports what is wrong with the engine.
+    let Ok(status) = client.engine_status().await else { return Vec::new() };
+    ctx.settings.outdated(&status.settings)
 }
 
 async fn stop(ctx: &Context, client: Client) -> Result<i32, Failure> {

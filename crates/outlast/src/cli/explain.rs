@@ -40,7 +40,8 @@ impl Explained {
 /// Explains the verb. With `--json`, which a program asked for, it is refused.
 pub(crate) fn tell(ctx: &Context, verb: Explained) -> Result<i32, Failure> {
     if ctx.out.json {
-        return Err(Failure::refused("standard input is a terminal, and this verb reads what another program writes", verb.text().trim()));
+        let hint = "pipe into it what that program would write; without --json it explains on a terminal how it is set up";
+        return Err(Failure::refused("standard input is a terminal, and this verb reads what another program writes", hint));
     }
     ctx.out.text(verb.text())?;
     Ok(0)

@@ -11,6 +11,7 @@ mod test;
 mod wake_check;
 
 use super::explain::{self, Explained};
+use super::failure::OURS;
 use super::{Context, Failure};
 use clap::{Args, Subcommand};
 use outlast_tools::{HookInput, LONGEST_HOOK_INPUT, ToTell};
@@ -26,7 +27,8 @@ pub(super) const HERMES_OVER_MCP: &str = hermes::OVER_MCP;
 /// Wake an agent, or deliver notices (run by other programs)
 ///
 /// Run by other programs, with one JSON object on standard input. A `[[hook]]` table with `wake = true` runs it to start a turn in an agent's session, and an
-/// agent runs it as a hook at the boundaries of its turns. Exits 0 once the agent has the notice. The pages under docs/agents describe the set-up of each agent.
+/// agent runs it as a hook at the boundaries of its turns. Exits 0 once the agent has the notice, and 125 if it could not be
+/// delivered. The pages under docs/agents describe the set-up of each agent.
 ///
 /// A hook of your own needs none of these: a `[[hook]]` table of the configuration names a command that is run for each notice. docs/sinks.md describes it, and
 /// `outlast hook test NAME` tries it.
@@ -50,13 +52,15 @@ impl Hook {
         if !self.command.is_for_users() && explain::is_typed() {
             return explain::tell(ctx, Explained::Hook);
         }
-        match self.command {
-            HookVerb::Test(args) => args.perform(ctx).await,
+        let performed = match self.command {
+            HookVerb::Test(args) => return args.perform(ctx).await.map_err(|e| e.exit(OURS)),
             HookVerb::Claude(args) => args.perform(ctx).await,
             HookVerb::Codex(args) => args.perform(ctx).await,
             HookVerb::Opencode(args) => args.perform(ctx).await,
             HookVerb::Hermes(args) => args.perform(ctx).await,
-        }
+        };
+        // 1: notices that could not be written.
+        performed.map(|code| if code == 1 { OURS } else { code }).map_err(|e| e.exit(OURS))
     }
 }
 

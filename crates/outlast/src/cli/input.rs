@@ -23,7 +23,9 @@ pub(crate) fn file(name: &OsStr, world: &World) -> Result<Vec<u8>, Failure> {
     if name == "-" {
         return stdin();
     }
-    std::fs::read(world.path(name)).map_err(|e| Failure::refused(format!("cannot read {}: {e}", name.to_string_lossy()), ""))
+    std::fs::read(world.path(name)).map_err(|e| {
+        Failure::refused(format!("cannot read {}: {e}", name.to_string_lossy()), "name a file that can be read, or `-` for standard input")
+    })
 }
 
 /// Without the newline that ends the last line.

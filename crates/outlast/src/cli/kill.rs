@@ -14,8 +14,8 @@ use std::time::Duration;
 ///
 /// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the whole tree is gone.
 ///
-/// In a pipe and with --json it prints the output of the process, so that a script needs no second call. On a terminal it prints only how the process
-/// ended; `outlast log` shows the output.
+/// In a pipe it prints the output of the process, so that a script needs no second call; with --json the answer has its last 200,000 characters. On a terminal
+/// it prints only how the process ended; `outlast log` shows the output.
 ///
 /// If the process has finished, what it left running is stopped, and the exit code is 1 (--json: `left_killed`).
 ///
@@ -99,7 +99,7 @@ async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill) -> R
         let killed = progress::during(ctx, about(ctx, &shown, &kill), &left, client.kill(&one.id, kill)).await?;
         let killed = killed.map_err(|e| one.failed(ctx, e))?;
         if ctx.out.json {
-            ctx.out.object(&named::with_ids(&killed))?;
+            ctx.out.object(&output::in_json(&client, &one.id, &killed).await)?;
             return Ok(0);
         }
         return tell(ctx, &client, one, &killed).await;
@@ -113,10 +113,11 @@ async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill) -> R
     for (one, killed) in progress::during(ctx, about(ctx, "each of them", &kill), left, kills).await?? {
         match killed {
             Ok(killed) => {
-                if !ctx.out.json {
-                    tell(ctx, &client, one, &killed).await?;
+                if ctx.out.json {
+                    each.done(&output::in_json(&client, &one.id, &killed).await, 0);
+                } else {
+                    each.done(&killed, tell(ctx, &client, one, &killed).await?);
                 }
-                each.done(&killed, 0);
             }
             Err(e) => each.failed(ctx, one, e),
         }

@@ -1,5 +1,6 @@
 //! `outlast log`
 
+mod search;
 mod several;
 
 pub(crate) use several::Several;
@@ -26,6 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Lines are numbered from 0.
 ///
 /// With --json the answer is a page: the last 200 lines, or those chosen with --offset and --limit. `next_line` and `next_byte` say where to continue.
+/// --grep searches everything that is kept unless a range is chosen; `matched` is the number of lines that match.
 ///
 /// If several processes are named, each line begins with the name of its process. --follow shows new lines until all have ended, also across a restart of
 /// the engine. With --json each line is then an object: {"event": "line", "session_id", "name", "text", "next_byte"}; other events are "gap", "end",
@@ -41,13 +43,13 @@ pub(crate) struct Log {
     #[arg(skip)]
     typed: String,
     /// Show the last N lines; with --since, the last N of those. --grep searches among them
-    #[arg(long, short = 'n', alias = "tail", value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines)]
+    #[arg(long, short = 'n', alias = "tail", value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines, allow_negative_numbers = true)]
     lines: Option<u64>,
     /// Show everything that is kept, also on a terminal
     #[arg(long, conflicts_with_all = ["offset", "limit", "from_byte", "json"])]
     all: bool,
-    /// Show only lines that match this regular expression; with --json, it filters one page
-    #[arg(long, value_name = "REGEX", conflicts_with = "raw", allow_hyphen_values = true)]
+    /// Show only lines that match this regular expression, of everything that is kept or of the range that the other flags choose
+    #[arg(long, value_name = "REGEX", conflicts_with = "raw", allow_hyphen_values = true, value_parser = regex)]
     grep: Option<Regex>,
     /// Show output since this time: a duration such as 30s, 10m or 1h30m, or a time such as 14:00; precise to the second
     #[arg(long, value_name = "DURATION|TIME", value_parser = since, conflicts_with_all = ["offset", "limit", "from_byte", "all", "raw"])]
@@ -56,23 +58,36 @@ pub(crate) struct Log {
     #[arg(long, conflicts_with_all = ["raw", "json"])]
     timestamps: bool,
     /// The first line to show
-    #[arg(long, value_name = "LINE", conflicts_with = "from_byte")]
+    #[arg(long, value_name = "LINE", conflicts_with = "from_byte", value_parser = position, allow_negative_numbers = true)]
     offset: Option<u64>,
     /// How many lines to show; without --offset the last ones
-    #[arg(long, value_name = "N", value_parser = some_lines)]
+    #[arg(long, value_name = "N", value_parser = some_lines, allow_negative_numbers = true)]
     limit: Option<u64>,
     /// Show new output as it comes, until the output is closed; Ctrl-C stops watching
     #[arg(long, short, overrides_with = "follow")]
     follow: bool,
     /// Print the bytes as they were written
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     raw: bool,
     /// The first byte to show, instead of a line
-    #[arg(long, value_name = "BYTE")]
+    #[arg(long, value_name = "BYTE", value_parser = position, allow_negative_numbers = true)]
     from_byte: Option<u64>,
     /// Begin each line with the name of the process, also for a single process
     #[arg(long)]
     prefix: bool,
+}
+
+/// Parses the number of a line or a byte.
+fn position(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "must be a whole number, 0 or more; -n N shows the last lines".to_owned())
+}
+
+/// Parses a regular expression. The error is on one line.
+fn regex(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|e| match e.to_string().rsplit_once("error: ") {
+        Some((_, why)) => format!("not a regular expression: {}", why.trim()),
+        None => e.to_string(),
+    })
 }
 
 /// From when on.
@@ -115,7 +130,7 @@ impl Log {
         if self.prefix || !is_one {
             return several::perform(self, ctx, &client).await;
         }
-        match (self.follow, self.raw && !ctx.out.json) {
+        match (self.follow, self.raw) {
             (true, _) => self.follow(ctx, &client).await,
             (false, true) => self.bytes(ctx, &client).await,
             (false, false) => self.page(ctx, &client).await,
@@ -164,16 +179,34 @@ impl Log {
 
     /// The page of a process that is asked for, for programs. Of its lines those that are searched for, if any are.
     async fn json_page(&self, ctx: &Context, client: &Client, id: &str) -> Result<Value, Failure> {
-        let mut page = self.wanted();
+        let mut wanted = self.wanted();
         if self.since.is_some() {
-            page.from_byte = Some(Begin::find(client, id, self.range(ctx, 1)).await?.page_from());
+            wanted.from_byte = Some(Begin::find(client, id, self.range(ctx, 1)).await?.page_from());
         }
-        let mut page = client.log(id, page).await?;
-        if let Some(grep) = &self.grep {
-            let lines: Vec<&str> = page.output.lines().filter(|line| grep.is_match(&strip(line))).collect();
-            page.output = lines.join("\n");
+        let (mut page, matched) = match &self.grep {
+            None => (client.log(id, wanted).await?, None),
+            Some(grep) if wanted.limit.is_none() => {
+                let from_start = wanted.offset.is_none() && wanted.from_byte.is_none();
+                let wanted = if from_start { Page::from_line(0) } else { wanted };
+                let (page, matched) = search::page(client, id, wanted, grep).await?;
+                (page, Some(matched))
+            }
+            Some(grep) => {
+                let mut page = client.log(id, wanted).await?;
+                let lines: Vec<&str> = page.output.lines().filter(|line| grep.is_match(&strip(line))).collect();
+                let matched = lines.len() as u64;
+                page.output = lines.join("\n");
+                (page, Some(matched))
+            }
+        };
+        if let Some(lines) = page.lines {
+            page.showing = super::out::counted(lines, "line");
         }
-        Ok(named::with_ids(&page))
+        let mut answer = named::with_ids(&page);
+        if let Some(matched) = matched {
+            answer["matched"] = matched.into();
+        }
+        Ok(answer)
     }
 
     /// The kept bytes: of the lines or from the byte asked for, else all.

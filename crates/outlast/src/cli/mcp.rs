@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Debug, Args)]
 pub(crate) struct Mcp {
     /// Listen for HTTP at this loopback address; without an address, at a free port. Clients must send the token in the file `mcp-token` of the home
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:0", value_parser = address)]
     http: Option<SocketAddr>,
     /// The set of tools [default: chosen by the client's name]
     #[arg(long, value_name = "NAME")]
@@ -39,7 +39,7 @@ pub(crate) struct Mcp {
 const MAX_PREFIX_BYTES: usize = 40;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum ProfileArg {
+pub(super) enum ProfileArg {
     /// run, wait, log, list, kill, write, notices
     Native,
     /// terminal, process
@@ -56,6 +56,11 @@ impl From<ProfileArg> for Profile {
             ProfileArg::Codex => Self::Codex,
         }
     }
+}
+
+/// Parses the address of --http.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "it is no address with a port: write for instance 127.0.0.1:8000, or [::1]:8000".to_owned())
 }
 
 impl Mcp {

@@ -7,6 +7,9 @@ use std::ffi::OsString;
 /// Verbs that stop or remove something. They are suggested last, because a user may repeat a suggestion without reading it.
 const DESTRUCTIVE: [&str; 6] = ["kill", "stop", "rm", "clean", "restart", "interrupt"];
 
+/// Verbs with a command or a text that may begin with a dash.
+const PASSES_WORDS_ON: [&str; 7] = ["run", "acp-proxy", "submit", "write", "chat", "tool", "events"];
+
 /// What clap calls a subcommand is a verb in the help.
 const CLAP_WORDS: [(&str, &str); 4] = [
     ("unrecognized subcommand", "unrecognized verb"),
@@ -43,7 +46,20 @@ pub(super) fn explained(mut error: Error, args: &[OsString]) -> Error {
                 _ => None,
             }
         }
-        ErrorKind::UnknownArgument => in_place_of_argument(verb, &text_of(&error, ContextKind::InvalidArg)),
+        ErrorKind::UnknownArgument => {
+            if !PASSES_WORDS_ON.contains(&verb) {
+                // clap proposes to pass the flag as a value, which such a verb would take for an id.
+                error.remove(ContextKind::Suggested);
+            }
+            in_place_of_argument(verb, &text_of(&error, ContextKind::InvalidArg))
+        }
+        ErrorKind::MissingSubcommand => {
+            if let Some(ContextValue::Strings(verbs)) = error.get(ContextKind::ValidSubcommand) {
+                let shown = verbs.iter().filter(|verb| !verb.starts_with("__")).cloned().collect();
+                error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(shown));
+            }
+            None
+        }
         _ => None,
     };
     if let Some(tip) = tip {
@@ -119,6 +135,9 @@ fn in_place_of(verb: &str) -> Option<&'static str> {
 fn in_place_of_second(verb: &str, word: &str) -> Option<&'static str> {
     match (verb, word) {
         ("hook", "list" | "ls" | "show") => in_place_of("hooks"),
+        ("tool", _) => {
+            Some("`outlast tool call NAME JSON --profile native` calls a tool of another set; `outlast tool --help` lists the sets")
+        }
         ("config", "check" | "test" | "validate" | "verify") => {
             Some("`outlast config show` shows every value and reports what is wrong in the file, `outlast doctor` does as well")
         }

@@ -105,6 +105,11 @@ impl Cli {
     pub(crate) fn explains_settings(&self) -> bool {
         matches!(self.verb, Verb::Doctor(_) | Verb::Report(_))
     }
+
+    /// Whether the verb is about settings, so that each warning is printed in full.
+    pub(crate) fn shows_settings(&self) -> bool {
+        matches!(self.verb, Verb::Config(_))
+    }
 }
 
 #[derive(Debug, Subcommand)]

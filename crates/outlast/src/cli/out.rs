@@ -8,6 +8,11 @@ use crate::config::Colours;
 use serde::Serialize;
 use std::io::{IsTerminal, Write as _};
 
+/// A number with its noun: `1 line`, `2 lines`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// How output is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Out {

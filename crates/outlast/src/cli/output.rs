@@ -7,6 +7,8 @@ use jiff::tz::TimeZone;
 use outlast_client::{Chunk, Chunks, Client, Event, From, LogPage, Page, Time};
 use outlast_text::{RESET, Redactor, strip};
 use regex::Regex;
+use serde::Serialize;
+use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
 /// Which lines are printed.
@@ -428,6 +430,27 @@ impl<'a> Printer<'a> {
 
 fn tell_torn(ctx: &Context, bytes: u64) {
     ctx.out.remark(&format!("[{bytes} bytes after them, the rest of a line, are left out; --raw shows them]"));
+}
+
+/// The answer of a wait or a stop for programs, with as much of the end of the output as a page of `log` has. `from_byte` is where that begins, if it is
+/// not the whole output.
+pub(crate) async fn in_json(client: &Client, id: &str, answer: &impl Serialize) -> Value {
+    let mut answer = super::named::with_ids(answer);
+    if answer.get("output_cut").is_none() {
+        return answer;
+    }
+    // The wait or the stop settles the notice. This read does not.
+    let reader = client.with_owner(outlast_client::Owner::default());
+    // If the log cannot be read, the answer has the end that came with it.
+    let Ok(page) = reader.log(id, Page::last(u64::MAX)).await else { return answer };
+    let newline = if page.partial || page.output.is_empty() { "" } else { "\n" };
+    answer["output"] = format!("{}{newline}", page.output).into();
+    // Bytes that were not read count as characters.
+    match page.output_cut.unwrap_or(0).max(page.from_byte) {
+        0 => _ = answer.as_object_mut().and_then(|fields| fields.remove("output_cut")),
+        cut => (answer["output_cut"], answer["from_byte"]) = (cut.into(), page.from_byte.into()),
+    }
+    answer
 }
 
 /// Prints the output of a process that is waited for or was stopped. `end` is the end of it, and `is_whole` says whether that is all.

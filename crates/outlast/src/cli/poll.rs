@@ -54,6 +54,7 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
     put("started", Some(times::clock_and_age(p.started_at, now, zone)));
     put("ended", p.fate.ended_at.map(|t| times::clock_and_age(t, now, zone)));
     put("time", Some(times::age(p.uptime_seconds)));
+    put("time limit", p.deadline_at.map(|at| format!("is stopped at {}", times::clock(at, now, zone))));
     put("output", Some(times::size(p.output_bytes)));
     put("task", p.task_id.clone());
     put("session", p.session_key.clone());

@@ -10,7 +10,7 @@ use outlast_client::{Client, Command, Reason, RerunChange, code};
 /// Run a process's command again in the current environment
 ///
 /// The new process has the directory, the name, the labels and the flags of the original. If the original still runs, it keeps running; use
-/// `outlast restart` to replace it. With --follow it exits as the command did.
+/// `outlast restart` to replace it. With --wait or --follow it exits as the command did.
 ///
 /// With --edit, $VISUAL or else $EDITOR opens the command. What is saved runs as a shell command line. If the command is left unchanged, it runs as before.
 /// If the editor fails or the file is empty, nothing is started.
@@ -25,8 +25,11 @@ pub(crate) struct Rerun {
     #[arg(long, value_name = "N")]
     name: Option<String>,
     /// Show its output until it ends; Ctrl-C leaves it running
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "wait")]
     follow: bool,
+    /// Wait until it ends, print its output, and exit with its code
+    #[arg(long, short)]
+    wait: bool,
     #[command(flatten)]
     env: EnvArgs,
 }
@@ -58,6 +61,9 @@ impl Rerun {
         let bell = Bell::new(ctx, false);
         if self.follow {
             return run::to_its_end(ctx, &client, info, bell).await;
+        }
+        if self.wait {
+            return run::wait_for_it(ctx, &client, &info, bell).await;
         }
         if let Some(bell) = bell {
             bell.leave(ctx, &info);

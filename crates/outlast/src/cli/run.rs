@@ -11,9 +11,9 @@ use super::out::tame;
 use super::owner::Whose;
 use super::ready::Ready;
 use super::route::RouteArgs;
-use super::{Context, Failure, ending, input, left_running, some_seconds};
+use super::{Context, Failure, ending, input, left_running, output, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
-use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, Status};
+use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, Status, code};
 use outlast_text::{Redactor, secret_name};
 use serde_json::json;
 use std::ffi::OsString;
@@ -374,7 +374,7 @@ fn failed_start_with(ctx: &Context, info: &ProcessInfo, if_not_found: Option<&st
         let mut answer = serde_json::to_value(info).unwrap_or_default();
         merge(
             &mut answer,
-            json!({"error": error, "code": "failed_start", "hint": hint.unwrap_or("check the command, its directory and its permissions")}),
+            json!({"error": error, "code": code::FAILED_START, "hint": hint.unwrap_or("check the command, its directory and its permissions")}),
         );
         ctx.out.object(&with_ids(&answer))?;
     } else {
@@ -386,7 +386,8 @@ fn failed_start_with(ctx: &Context, info: &ProcessInfo, if_not_found: Option<&st
     Ok(ending::exit_code(&info.fate))
 }
 
-async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: Option<Bell>) -> Result<i32, Failure> {
+/// Waits until it ends, and prints its output. Returns its exit code.
+pub(crate) async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: Option<Bell>) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
     let waited = super::wait::for_it(ctx, client, &id, &typed(&id, info.name.as_deref()), None).await?;
     let of = Named { id: id.clone(), name: info.name.clone() };
@@ -396,7 +397,11 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: O
     if ctx.out.json {
         // The fields of the start, such as the pid, and those of the end.
         let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
-        merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
+        if let Some(fields) = answer.as_object_mut() {
+            // `output` is there in its place, and `output_cut` is about that.
+            fields.retain(|name, _| name != "output_preview" && name != "output_cut");
+        }
+        merge(&mut answer, output::in_json(client, &id, &waited).await);
         merge(&mut answer, of_start(info));
         ctx.out.object(&with_ids(&answer))?;
         return Ok(super::wait::code(&waited));

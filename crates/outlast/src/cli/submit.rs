@@ -1,6 +1,6 @@
 //! `outlast submit`
 
-use super::write::{at, tell};
+use super::write::{at, tell, without_input};
 use super::{Context, Failure, input, named};
 use clap::Args;
 use std::ffi::OsString;
@@ -25,7 +25,9 @@ impl Submit {
         let text = if self.text == "-" { input::line(input::stdin()?) } else { input::text(self.text)? };
         let client = ctx.client().await?;
         let process = named::find(ctx, &client, &self.id, named::Purpose::Act).await?;
-        let written = client.submit(&process.id, &text, at(self.offset)).await.map_err(|e| process.failed(ctx, e))?;
-        tell(ctx, &process, &written)
+        match client.submit(&process.id, &text, at(self.offset)).await {
+            Ok(written) => tell(ctx, &process, &written),
+            Err(e) => Err(process.failed(ctx, without_input(&client, &process.id, e).await)),
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::progress::{self, About};
 use super::times::GivenTime;
 use super::{Context, Failure, named, seconds, some_seconds, times};
 use clap::Args;
-use outlast_client::{Barrier, Time};
+use outlast_client::{Barrier, Time, code};
 use serde_json::json;
 use std::time::Duration;
 
@@ -55,15 +55,15 @@ impl Until {
         let client = ctx.client().await?.with_owner(owner);
         if self.list || self.clear {
             let all = if self.clear { client.clear_barriers().await? } else { client.barriers().await? };
+            if self.clear && !all.iter().any(|barrier| barrier.status == "cleared") {
+                let hint = "`outlast until --list` shows the barriers of the session, also those that have opened";
+                return Err(Failure::new(code::NOT_FOUND, "there is no barrier to remove", hint));
+            }
             // Text output shows only what was removed.
             let shown =
                 all.iter().filter(|barrier| !self.clear || ctx.out.json || barrier.status == "cleared").cloned().collect::<Vec<_>>();
             list(ctx, &shown, self.clear)?;
-            let none = self.clear && !all.iter().any(|barrier| barrier.status == "cleared");
-            if none {
-                ctx.out.remark("there is no barrier to remove");
-            }
-            return Ok(i32::from(none));
+            return Ok(0);
         }
         let until = match (self.id, self.pid, self.at, self.time) {
             (Some(given), ..) => {

@@ -40,7 +40,7 @@ impl Wait {
             ([one], true) => {
                 let waited = for_it(ctx, &client, &one.id, &self.which.typed(one), self.timeout).await?;
                 if ctx.out.json {
-                    ctx.out.object(&named::with_ids(&waited))?;
+                    ctx.out.object(&output::in_json(&client, &one.id, &waited).await)?;
                     return Ok(code(&waited));
                 }
                 tell(ctx, &client, one, &waited).await
@@ -63,10 +63,12 @@ async fn for_all(ctx: &Context, client: &Client, all: &[Named], at_most: Option<
     for (one, waited) in progress::during(ctx, About::Words(&words), &left, waits).await?? {
         match waited {
             Ok(waited) => {
-                if !ctx.out.json {
-                    tell(ctx, client, one, &waited).await?;
+                if ctx.out.json {
+                    each.done(&output::in_json(client, &one.id, &waited).await, code(&waited));
+                } else {
+                    let code = tell(ctx, client, one, &waited).await?;
+                    each.done(&waited, code);
                 }
-                each.done(&waited, code(&waited));
             }
             Err(e) => each.failed(ctx, one, Failure::from(e).exit(OURS)),
         }

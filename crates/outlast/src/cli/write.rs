@@ -2,9 +2,10 @@
 
 use super::answer::merge;
 use super::named::{Named, with_ids};
+use super::out::counted;
 use super::{Context, Failure, input, named};
 use clap::Args;
-use outlast_client::{At, Written};
+use outlast_client::{At, Client, ClientError, Owner, Written, code};
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -28,8 +29,29 @@ impl Write {
         let text = input::text(self.text)?;
         let client = ctx.client().await?;
         let process = named::find(ctx, &client, &self.id, named::Purpose::Act).await?;
-        let written = client.write(&process.id, &text, at(self.offset)).await.map_err(|e| process.failed(ctx, e))?;
-        tell(ctx, &process, &written)
+        match client.write(&process.id, &text, at(self.offset)).await {
+            Ok(written) => tell(ctx, &process, &written),
+            Err(e) => Err(process.failed(ctx, without_input(&client, &process.id, e).await)),
+        }
+    }
+}
+
+/// The refusal of input, in words for a user: the process was started without one, or its input has been closed since.
+pub(crate) async fn without_input(client: &Client, id: &str, error: ClientError) -> Failure {
+    if error.code() != code::NO_INPUT {
+        return error.into();
+    }
+    let is_named = !error.to_string().starts_with("Process stdin not available");
+    let failure = Failure::from(error);
+    if is_named {
+        // The keeper has said how much was taken.
+        return failure.hinting(String::new());
+    }
+    // Only what was started with an input has a count of its bytes.
+    let had_input = client.with_owner(Owner::default()).poll(id).await.is_ok_and(|info| info.input_bytes.is_some());
+    match had_input {
+        true => failure.saying("its input was closed, and takes nothing more".into()).hinting(String::new()),
+        false => failure.saying("its input is closed".into()).hinting("start it with --stdin or --pty to write to it".into()),
     }
 }
 
@@ -45,7 +67,8 @@ pub(crate) fn tell(ctx: &Context, to: &Named, written: &Written) -> Result<i32, 
     } else if let Some(message) = &written.message {
         ctx.out.tip(message);
     } else if let Some(bytes) = written.bytes_written {
-        ctx.out.tip(&format!("{bytes} bytes written"));
+        let already = written.already.map(|n| format!("; {} had been written before", counted(n, "byte"))).unwrap_or_default();
+        ctx.out.tip(&format!("{} written{already}", counted(bytes, "byte")));
     }
     Ok(0)
 }

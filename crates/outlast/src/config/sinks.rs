@@ -16,6 +16,8 @@ pub(crate) struct Sinks {
     pub(crate) calls: Vec<SinkConfig>,
     /// Which notices each sink gets.
     pub(crate) pushes: Vec<Push>,
+    /// The tables that they come from: the section, and which of its tables.
+    pub(crate) tables: Vec<(String, usize)>,
     /// The variables that hold secrets. An engine that is started without a caller needs them, too.
     pub(crate) secret_env: Vec<String>,
 }
@@ -108,6 +110,7 @@ pub(super) fn read(table: &toml::Table, names: &FileNames<'_>, env: &[(OsString,
             };
             match made {
                 Ok((call, push)) if taken.insert(push.name.clone()) => {
+                    sinks.tables.push((section.to_owned(), n));
                     sinks.calls.push(call);
                     sinks.pushes.push(push);
                 }
@@ -128,9 +131,9 @@ fn in_words(why: &str) -> String {
 
 fn nth(n: usize) -> String {
     match n {
-        0 => "first".into(),
-        1 => "second".into(),
-        2 => "third".into(),
+        0 => "1st".into(),
+        1 => "2nd".into(),
+        2 => "3rd".into(),
         n => format!("{}th", n + 1),
     }
 }

@@ -268,7 +268,7 @@ fn case_213_our_own_programs_are_not_taken_in() {
         assert_eq!((said["code"].as_str(), answer.code), (Some("not_that_process"), Some(1)), "{pid} of {us}: {said}");
         assert!(skipped(&adopt(&p, &json!([{"pid": pid}]))).contains("Outlast's own"));
     }
-    assert_eq!(p.json(["kill", "--all"]), json!({"killed": 1}));
+    assert_eq!(p.json(["kill", "--all"])["killed"], 1);
 }
 
 #[test]

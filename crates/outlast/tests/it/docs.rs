@@ -136,6 +136,21 @@ fn links_between_documents_lead_somewhere() {
     }
 }
 
+#[test]
+fn every_error_code_is_described() {
+    let constant = Regex::new(r#"pub const [A-Z_]+: &str = "([a-z_]+)";"#).unwrap();
+    let source = std::fs::read_to_string(document("crates/wire/src/code.rs")).unwrap();
+    let mut codes: Vec<String> = constant.captures_iter(&source).map(|found| found[1].to_owned()).collect();
+    let page = std::fs::read_to_string(document("docs/json.md")).unwrap();
+    let (_, table) = page.split_once("\n## Errors\n").expect("a section about errors");
+    let row = Regex::new(r"(?m)^\| `([a-z_]+)` \| .+ \|$").unwrap();
+    let mut described: Vec<String> = row.captures_iter(table).map(|found| found[1].to_owned()).collect();
+    codes.sort();
+    described.sort();
+    assert!(codes.len() > 30, "{codes:?}");
+    assert_eq!(described, codes);
+}
+
 /// A decision is found by its number: one page has it, and the index names that page.
 #[test]
 fn the_index_of_decisions_names_the_page_of_each() {

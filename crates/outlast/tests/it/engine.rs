@@ -153,7 +153,7 @@ fn hooks_and_webhooks_are_shown_without_secrets() {
     let text = shown.text();
     assert!(text.contains("[[hook]] note = API_TOKEN=*** notify --now\n"), "{text}");
     assert!(text.contains("[[webhook]] ops = https://hooks.example.com/***\n") && !text.contains("very-secret"), "{text}");
-    assert!(!text.contains("bad") && shown.err.contains("the second [[hook]] table in "), "{shown:?}");
+    assert!(!text.contains("bad") && shown.err.contains("the 2nd [[hook]] table in "), "{shown:?}");
     assert!(shown.err.contains(" is ignored: it has no `command`"), "{shown:?}");
     let sinks = p.json(["config", "show"])["sinks"].clone();
     assert_eq!(sinks[1], json!({"kind": "webhook", "name": "ops", "calls": "https://hooks.example.com/***"}), "{sinks}");

@@ -126,7 +126,7 @@ fn what_is_no_call_of_a_hook_is_refused_and_changes_nothing() {
     ] {
         let refused = p.call_with_input(args, input);
         // Not 2: to an agent that would be an order.
-        assert_eq!(refused.code, Some(1), "{args:?} {}", refused.err);
+        assert_eq!(refused.code, Some(125), "{args:?} {}", refused.err);
         assert!(refused.err.contains(why) && refused.out.is_empty(), "{args:?}: {}", refused.err);
     }
     assert_eq!(p.call(["hook", "claude", "--nonsense"]).code, Some(125));

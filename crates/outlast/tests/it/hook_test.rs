@@ -90,10 +90,44 @@ fn a_webhook_is_reported_with_its_status_and_answer() {
 fn an_unknown_sink_is_refused_with_the_nearest_name() {
     let p = product();
     let none = p.call(["hook", "test", "wake"]);
-    assert!(none.code == Some(1) && none.err.contains("none is configured") && none.err.contains("config.toml"), "{none:?}");
+    assert!(none.code == Some(125) && none.err.contains("none is configured") && none.err.contains("config.toml"), "{none:?}");
     p.configure("[[hook]]\nname = \"wake\"\ncommand = \"true\"\n[[hook]]\nname = \"log\"\ncommand = \"true\"");
     let near = p.call(["hook", "test", "wkae"]);
-    assert!(near.code == Some(1) && near.err.contains("did you mean wake?"), "{near:?}");
+    assert!(near.code == Some(125) && near.err.contains("did you mean wake?"), "{near:?}");
     let far = p.call(["hook", "test", "telegram", "--json"]);
     assert_eq!((&far.json()["code"], &far.json()["hint"]), (&json!("not_found"), &json!("there are: wake, log")), "{far:?}");
+}
+
+#[test]
+fn a_hook_that_the_running_engine_has_not_read_is_tried_and_that_is_said() {
+    let p = product();
+    p.configure("[[hook]]\nname = \"wake\"\ncommand = \"true\"");
+    p.engine();
+    assert_eq!(p.call(["hook", "test", "wake"]).good().err, "");
+    p.configure("[[hook]]\nname = \"wake\"\ncommand = \"true\"\n[[hook]]\nname = \"new\"\ncommand = \"true\"");
+    let tried = p.call(["hook", "test", "new"]).good();
+    assert_eq!(tried.err, "note: the hook tables were changed, and the running engine has not read them: `outlast engine restart`\n");
+    assert_eq!(p.json(["hook", "test", "new"])["needs_restart"], true);
+    p.call(["engine", "restart"]).good();
+    assert_eq!(p.call(["hook", "test", "new"]).good().err, "");
+    assert_eq!(p.json(["hook", "test", "new"])["needs_restart"], false);
+}
+
+#[test]
+fn of_two_hooks_with_one_name_the_configuration_lists_the_first() {
+    let p = product();
+    p.configure(
+        "[[hook]]\nname = \"wake\"\ncommand = \"echo one\"\n[[hook]]\nname = \"wake\"\ncommand = \"echo two\"\n[[hook]]\nname = \"log\"\ncommand = \"echo log\"\n",
+    );
+    // Every other verb says how many problems there are, `config` and `doctor` which.
+    let shown = p.call(["config", "show"]).good();
+    let text = shown.text();
+    let hooks: Vec<&str> = text.lines().filter(|line| line.starts_with("[[hook]]")).collect();
+    assert_eq!(hooks, ["[[hook]] wake = echo one", "[[hook]] log = echo log"]);
+    assert!(shown.err.contains("the second is ignored"), "{}", shown.err);
+    let sinks = &p.json(["config", "show"])["sinks"];
+    assert_eq!(
+        sinks,
+        &json!([{"kind": "hook", "name": "wake", "calls": "echo one"}, {"kind": "hook", "name": "log", "calls": "echo log"}])
+    );
 }

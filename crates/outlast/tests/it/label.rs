@@ -156,3 +156,17 @@ fn a_session_finds_its_own_processes_by_label() {
     let shown = p.command(["log", "--label", "app=shop"]).env("OUTLAST_SESSION", "a").output().unwrap();
     assert_eq!(String::from_utf8(shown.stdout).unwrap(), format!("{own} | own\n"));
 }
+
+#[test]
+fn the_answers_about_many_processes_have_their_ids() {
+    let p = product();
+    let mut ids: Vec<String> = (0..2).map(|_| p.run_with(&["--label", "g=2"], "exec sleep 1000")).collect();
+    p.run_with(&["--label", "g=3"], "exec sleep 1000");
+    ids.sort();
+    let killed = p.json(["kill", "--label", "g=2", "--grace", "0"]);
+    assert_eq!((&killed["killed"], &killed["processes"]), (&json!(2), &json!(ids)), "{killed}");
+    let cleaned = p.json(["clean", "--label", "g=2"]);
+    let mut removed: Vec<&str> = cleaned["processes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    removed.sort_unstable();
+    assert_eq!((&cleaned["removed"], removed), (&json!(2), ids.iter().map(String::as_str).collect()), "{cleaned}");
+}

@@ -50,6 +50,7 @@ mod load;
 mod log;
 mod matched;
 mod mcp;
+mod mistakes;
 mod named;
 mod nest;
 mod notice_lines;

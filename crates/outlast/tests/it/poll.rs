@@ -163,3 +163,18 @@ fn people_read_local_times_and_programs_utc() {
         assert!(shown.ends_with(&clock(hours)) && !shown.contains('T'), "{zone}: {shown} for {started}");
     }
 }
+
+#[test]
+fn the_time_limit_of_a_process_is_shown_while_it_runs() {
+    let p = product();
+    let id = p.run_with(&["--timeout", "1h"], "exec sleep 1000");
+    let shown = p.json(["poll", &id]);
+    let time = |field: &str| shown[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let limit = time("deadline_at").duration_since(time("started_at")).as_secs();
+    assert_eq!(limit, 3_600, "{shown}");
+    let text = p.call(["poll", &id]).good().text();
+    assert!(text.lines().any(|line| line.starts_with("time limit") && line.contains("is stopped at ")), "{text}");
+    p.json(["kill", &id, "--grace", "0"]);
+    assert!(p.json(["poll", &id]).get("deadline_at").is_none());
+    assert!(!p.call(["poll", &id]).good().text().contains("time limit"));
+}

@@ -95,7 +95,7 @@ fn case_209_engine_after_engine_finds_each_process_once() {
         assert_eq!(ids(&p), all);
     }
     assert_eq!(p.json(["engine", "status"])["running"], 1);
-    assert_eq!(p.json(["kill", "--all"]), json!({"killed": 1}));
+    assert_eq!(p.json(["kill", "--all"])["killed"], 1);
 }
 
 #[test]

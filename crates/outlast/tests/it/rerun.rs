@@ -179,3 +179,14 @@ fn dots_that_are_not_a_mask_may_stay_in_an_edited_command() {
     let again = Answer::from(p.command(["rerun", "--json", &first, "--edit"]).env("VISUAL", visual).output().unwrap()).json();
     assert_eq!(again["command"], "echo ./... $TOKEN", "{again}");
 }
+
+#[test]
+fn a_rerun_is_waited_for_and_exits_as_the_command_does() {
+    let p = product();
+    let id = p.run("echo out; exit 3");
+    p.wait(&id);
+    let again = p.call(["rerun", &id, "--wait"]);
+    assert_eq!((again.code, again.text().as_str()), (Some(3), "out\n"), "{again:?}");
+    let answer = p.call(["rerun", &id, "--wait", "--json"]);
+    assert_eq!((answer.code, &answer.json()["exit_code"], &answer.json()["output"]), (Some(3), &json!(3), &json!("out\n")));
+}

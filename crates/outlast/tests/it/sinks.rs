@@ -155,3 +155,69 @@ fn a_sink_that_makes_no_sense_is_warned_about_and_the_others_tell() {
     let id = p.run_with(&["--notify"], "true");
     hears_of(&log, &id);
 }
+
+/// A hook that gives up at once, and this many notices that it gave up on.
+fn given_up(p: &Product, count: u64) {
+    p.configure("[[hook]]\nname = \"ops\"\ncommand = \"echo no route >&2; exit 9\"\nretry_seconds = [0.01]\ngive_up_seconds = 0.01\nat_once = 100\n");
+    for n in 0..count {
+        p.call(["events", "post", "--session", "s", &json!({"type": "note", "n": n}).to_string()]).good();
+    }
+    eventually("dead letters", || (p.json(["events", "dead", "--limit", "1"])["total"] == count).then_some(()));
+}
+
+#[test]
+fn all_dead_letters_are_counted_and_a_sink_that_gave_up_is_named() {
+    let p = product();
+    given_up(&p, 3);
+    let dead = p.json(["events", "dead", "--limit", "2"]);
+    assert_eq!((dead["letters"].as_array().unwrap().len(), &dead["total"]), (2, &json!(3)), "{dead}");
+    let shown = p.call(["events", "dead", "--limit", "2"]).good();
+    assert_eq!(shown.err, "2 of 3 shown, the oldest first; --limit N shows more\n");
+    assert_eq!(p.call(["events", "dead"]).good().err, "");
+    let sinks = |checks: &Value| -> Vec<String> {
+        let all = checks["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "sink");
+        all.map(|check| check["what"].as_str().unwrap().to_owned()).collect()
+    };
+    let found = sinks(&p.json(["doctor", "--quick"]));
+    assert!(matches!(&found[..], [one] if one.starts_with("the sink ops gave up on 3 notices, the last because: ")), "{found:?}");
+    let status = p.json(["engine", "status"])["degraded"].to_string();
+    assert!(
+        status.contains("the sink ops gave up on 3 notices in the last day, the last because: ") && status.contains("no route"),
+        "{status}"
+    );
+    let history = p.json(["events", "history", "--limit", "1"]);
+    let failed = &history["notices"][0]["failed_deliveries"][0];
+    assert_eq!((&failed["sink"], &failed["dead"]), (&json!("ops"), &json!(true)), "{history}");
+    assert!(failed["error"].as_str().unwrap().contains("no route") && failed["attempts"].as_u64() > Some(0), "{history}");
+    let lines = p.call(["events", "history"]).good().text();
+    assert!(lines.contains("; the sink ops gave up after ") && lines.contains("no route"), "{lines}");
+}
+
+#[test]
+fn a_delivery_that_will_be_tried_again_is_in_the_history_with_its_error() {
+    let p = product();
+    p.configure("[[hook]]\nname = \"ops\"\ncommand = \"echo no route >&2; exit 9\"\nretry_seconds = [3600]\n");
+    p.call(["events", "post", "--session", "s", "{\"type\": \"note\"}"]).good();
+    let failed = eventually("the failed delivery", || {
+        p.json(["events", "history"])["notices"][0].get("failed_deliveries").map(|failed| failed[0].clone())
+    });
+    assert_eq!((&failed["sink"], &failed["dead"], &failed["attempts"]), (&json!("ops"), &json!(false), &json!(1)), "{failed}");
+    let lines = p.call(["events", "history"]).good().text();
+    assert!(lines.contains("; the sink ops will try again after 1 failed try: ") && lines.contains("no route"), "{lines}");
+    let status = p.json(["engine", "status"])["degraded"].to_string();
+    assert!(status.contains("the sink ops did not take 1 notice, and is tried again"), "{status}");
+}
+
+#[test]
+fn letters_of_a_sink_that_is_not_configured_are_not_offered_to_it() {
+    let p = product();
+    given_up(&p, 2);
+    p.configure("[[hook]]\nname = \"other\"\ncommand = \"true\"\n");
+    p.call(["engine", "restart"]).good();
+    let refused = p.call(["events", "replay", "--dead", "--sink", "ops", "--json"]);
+    assert_eq!((refused.code, &refused.json()["code"]), (Some(1), &json!("not_found")), "{refused:?}");
+    assert!(refused.json()["hint"].as_str().unwrap().starts_with("the running engine has other"), "{refused:?}");
+    // Without a name, those of other sinks only.
+    assert_eq!(p.json(["events", "replay", "--dead"])["count"], 0);
+    assert_eq!(p.json(["events", "dead"])["total"], 2);
+}

@@ -72,6 +72,12 @@ pub struct LogPage {
     pub total_lines: u64,
     /// Which lines are shown, in the contract's wording.
     pub showing: String,
+    /// How many lines are shown. Absent in answers of earlier engines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
+    /// Whether the last line shown has no end yet. The newline after it is not part of the output; a reader that joins pages needs this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// The number of the first line shown.
     pub first_line: u64,
     /// If lines after the head were deleted: the first later line that is kept.
@@ -81,7 +87,7 @@ pub struct LogPage {
     pub from_byte: u64,
     /// The byte after the page: where to continue.
     pub next_byte: u64,
-    /// The line that holds that byte, if there is more: the `offset` of the next page.
+    /// The line that holds that byte: the `offset` of the next page. After a line without an end it is that line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_line: Option<u64>,
     /// Whether the page reaches the current end of the output.
@@ -108,6 +114,8 @@ impl LogPage {
             output: String::new(),
             total_lines: 0,
             showing: "0 lines".into(),
+            lines: None,
+            partial: false,
             first_line: 0,
             lines_gone: None,
             from_byte: 0,
@@ -230,6 +238,9 @@ impl Restarted {
 pub struct KillAll {
     /// How many have ended now.
     pub killed: u32,
+    /// Their ids. Engines of earlier versions leave them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessId>,
     /// The descendants of already ended processes that were stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_killed: Vec<LeftProcess>,
@@ -244,7 +255,7 @@ pub struct KillAll {
 impl KillAll {
     /// This many were stopped, and these could not be.
     pub fn new(killed: u32, failed: Vec<Error>) -> Self {
-        Self { killed, left_killed: Vec::new(), failed, warnings: Vec::new() }
+        Self { killed, processes: Vec::new(), left_killed: Vec::new(), failed, warnings: Vec::new() }
     }
 }
 
@@ -254,9 +265,13 @@ impl KillAll {
 pub struct Written {
     /// `ok`.
     pub status: String,
-    /// How many bytes of this request were written to the input.
+    /// How many bytes of this request were written to the input. In the answer of an engine, those that it had before count, too; the client
+    /// subtracts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_written: Option<u64>,
+    /// How many bytes of this request the input had before, from an earlier write or from a try of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub already: Option<u64>,
     /// The length of the input so far: the offset of the next write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
@@ -271,12 +286,12 @@ pub struct Written {
 impl Written {
     /// This many bytes were written, and the next ones begin at `next`.
     pub fn bytes(taken: u64, next: u64) -> Self {
-        Self { status: "ok".into(), bytes_written: Some(taken), next_offset: Some(next), message: None, warning: None }
+        Self { status: "ok".into(), bytes_written: Some(taken), already: None, next_offset: Some(next), message: None, warning: None }
     }
 
     /// No bytes were written; `message` says what was done instead.
     pub fn said(message: impl Into<String>) -> Self {
-        Self { status: "ok".into(), bytes_written: None, next_offset: None, message: Some(message.into()), warning: None }
+        Self { status: "ok".into(), bytes_written: None, already: None, next_offset: None, message: Some(message.into()), warning: None }
     }
 }
 
@@ -380,6 +395,9 @@ impl Removed {
 pub struct Cleaned {
     /// How many processes were removed.
     pub removed: u64,
+    /// Their ids. Engines of earlier versions leave them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessId>,
     /// How many bytes that freed.
     pub freed_bytes: u64,
     /// How many were kept because one of their descendants still runs.

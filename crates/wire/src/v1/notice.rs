@@ -181,6 +181,9 @@ pub struct Told {
     /// When it was settled: delivered, consumed, superseded or dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<Time>,
+    /// Deliveries to sinks that failed and are not done. Only a history has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_deliveries: Vec<FailedDelivery>,
 }
 
 impl Told {
@@ -197,6 +200,7 @@ impl Told {
             lease: None,
             lease_until: None,
             settled_at: None,
+            failed_deliveries: Vec::new(),
         }
     }
 }
@@ -359,11 +363,68 @@ impl DeadLetter {
     }
 }
 
-/// All dead letters.
+/// How many dead letters a sink has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeadOfSink {
+    /// The name of the sink.
+    pub sink: String,
+    /// How many notices it gave up on.
+    pub count: u64,
+    /// Why it gave up on the newest of them.
+    pub reason: String,
+}
+
+impl DeadOfSink {
+    /// A sink with this number of dead letters.
+    pub fn new(sink: impl Into<String>, count: u64, reason: impl Into<String>) -> Self {
+        Self { sink: sink.into(), count, reason: reason.into() }
+    }
+}
+
+/// Dead letters, at most as many as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Dead {
     /// The dead letters, by `seq`.
     pub letters: Vec<DeadLetter>,
+    /// The sinks that have dead letters, with the numbers of all of them. Engines of earlier versions leave it out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sinks: Vec<DeadOfSink>,
+}
+
+impl Dead {
+    /// These dead letters, and the numbers of all of each sink.
+    pub fn new(letters: Vec<DeadLetter>, sinks: Vec<DeadOfSink>) -> Self {
+        Self { letters, sinks }
+    }
+
+    /// How many dead letters there are in all.
+    pub fn total(&self) -> u64 {
+        self.sinks.iter().map(|of| of.count).sum::<u64>().max(self.letters.len() as u64)
+    }
+}
+
+/// A delivery to a sink that has failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FailedDelivery {
+    /// The name of the sink.
+    pub sink: String,
+    /// Whether the sink gave up. Otherwise it tries again.
+    #[serde(default)]
+    pub dead: bool,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// What went wrong last.
+    pub error: String,
+}
+
+impl FailedDelivery {
+    /// A delivery that failed this often, the last time with this error.
+    pub fn new(sink: impl Into<String>, dead: bool, attempts: u32, error: impl Into<String>) -> Self {
+        Self { sink: sink.into(), dead, attempts, error: error.into() }
+    }
 }
 
 /// A barrier, as its client sees it.

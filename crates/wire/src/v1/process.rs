@@ -99,6 +99,9 @@ pub struct Process {
     pub started_at: Time,
     /// How long it has run, in seconds.
     pub uptime_seconds: u64,
+    /// When it reaches its own time limit, if it has one and runs. The limit counts from the start of the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<Time>,
     /// The last part of its output, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_preview: Option<String>,
@@ -187,6 +190,7 @@ impl Process {
             cwd: String::new(),
             started_at,
             uptime_seconds: 0,
+            deadline_at: None,
             output_preview: None,
             output_cut: None,
             output_bytes: 0,

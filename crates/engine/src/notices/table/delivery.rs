@@ -223,6 +223,35 @@ pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusq
     bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, OwedDelivery)| owed.entry.answered_bytes() + json_bytes(&owed.reason))
 }
 
+/// How many dead letters each sink has that it gave up at this time or later, and why it gave up on the newest.
+pub(crate) fn dead_of_sinks(db: &Connection, session: Option<&str>, since: Time) -> rusqlite::Result<Vec<(String, u64, String)>> {
+    let mut found = db.prepare_cached(
+        // With MAX, SQLite takes the other columns from the row of the maximum.
+        "SELECT sink, COUNT(*), MAX(d.seq), d.reason FROM delivery d INDEXED BY delivery_dead JOIN notice n ON n.seq = d.seq
+         WHERE d.state = 'dead' AND (?1 IS NULL OR d.session = ?1) AND died_at >= ?2 GROUP BY sink ORDER BY sink",
+    )?;
+    let rows = found
+        .query_map(params![session, since.micros()], |r| Ok((column::text(r, 0)?, r.get::<_, i64>(1)? as u64, column::text(r, 3)?)))?;
+    rows.collect()
+}
+
+/// A delivery that failed and is not done: its notice, its sink, whether the sink gave up, how often it was tried, and the last error.
+pub(crate) type TroubledDelivery = (u64, String, bool, u32, String);
+
+/// The deliveries of these notices that failed and are not done.
+pub(crate) fn troubled(db: &Connection, first: u64, last: u64) -> rusqlite::Result<Vec<TroubledDelivery>> {
+    let mut found = db.prepare_cached(
+        "SELECT seq, sink, FALSE, attempts, reason FROM delivery INDEXED BY delivery_open
+         WHERE state IN ('pending', 'leased') AND attempts > 0 AND reason <> '' AND seq BETWEEN ?1 AND ?2
+         UNION ALL
+         SELECT seq, sink, TRUE, attempts, reason FROM delivery INDEXED BY delivery_dead WHERE state = 'dead' AND seq BETWEEN ?1 AND ?2",
+    )?;
+    let rows = found.query_map(params![first as i64, last as i64], |r| {
+        Ok((r.get::<_, i64>(0)? as u64, column::text(r, 1)?, r.get(2)?, column::count(r, 3)?, column::text(r, 4)?))
+    })?;
+    rows.collect()
+}
+
 /// Retries dead letters: of one notice or all, of one sink or all.
 pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, session: Option<&str>, now: Moment) -> rusqlite::Result<u64> {
     let dead =

@@ -1,21 +1,18 @@
 //! The notices that were not delivered.
 
+use super::super::out::counted;
 use super::{Check, MAX_NOTICES};
-use outlast_client::{DeadLetter, Told};
+use outlast_client::{Dead, DeadOfSink, Told};
 use std::collections::BTreeMap;
 
-pub(super) fn checks(dead: &[DeadLetter], dropped: &[Told]) -> Vec<Check> {
-    let mut sinks: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-    for letter in dead {
-        let (count, why) = sinks.entry(&letter.sink).or_default();
-        (*count, *why) = (*count + 1, &letter.reason);
-    }
-    let of_a_sink = |(sink, (count, why)): (&str, (usize, &str))| {
-        Check::degraded("sink", &["P4"], format!("the sink {sink} gave up on {}, the last because: {why}", notices(count)))
+pub(super) fn checks(dead: &Dead, dropped: &[Told]) -> Vec<Check> {
+    let of_a_sink = |of: &DeadOfSink| {
+        let DeadOfSink { sink, count, reason, .. } = of;
+        Check::degraded("sink", &["P4"], format!("the sink {sink} gave up on {}, the last because: {reason}", counted(*count, "notice")))
             .means("its receiver was not notified")
             .hint(format!("`outlast events dead` shows them; `outlast events replay --dead --sink {sink}` sends them again"))
     };
-    let mut all: Vec<Check> = sinks.into_iter().map(of_a_sink).collect();
+    let mut all: Vec<Check> = by_sink(dead).iter().map(of_a_sink).collect();
     // A notice that was dropped by hand, or with the generation of its session, was meant to be.
     let unread = dropped.iter().filter(|told| is_unread(&told.reason)).count();
     if unread > 0 {
@@ -29,6 +26,19 @@ pub(super) fn checks(dead: &[DeadLetter], dropped: &[Told]) -> Vec<Check> {
         all.push(Check::ok("notices", "none was given up or dropped undelivered"));
     }
     all
+}
+
+/// The sinks that gave up. Engines of earlier versions only list notices.
+fn by_sink(dead: &Dead) -> Vec<DeadOfSink> {
+    if !dead.sinks.is_empty() {
+        return dead.sinks.clone();
+    }
+    let mut sinks: BTreeMap<&str, (u64, &str)> = BTreeMap::new();
+    for letter in &dead.letters {
+        let (count, why) = sinks.entry(&letter.sink).or_default();
+        (*count, *why) = (*count + 1, &letter.reason);
+    }
+    sinks.into_iter().map(|(sink, (count, why))| DeadOfSink::new(sink, count, why)).collect()
 }
 
 fn were(n: usize) -> String {
@@ -52,6 +62,7 @@ fn is_unread(reason: &str) -> bool {
 mod tests {
     use super::super::CheckState;
     use super::*;
+    use outlast_client::DeadLetter;
     use serde_json::json;
 
     fn told(reason: &str) -> Told {
@@ -61,14 +72,17 @@ mod tests {
 
     #[test]
     fn undelivered_notices_are_reported_unless_that_was_meant() {
-        assert_eq!(checks(&[], &[told("dropped by hand")])[0].state, CheckState::Ok);
-        let unread = checks(&[], &[told("expired: not taken within 28 days")]);
+        assert_eq!(checks(&Dead::default(), &[told("dropped by hand")])[0].state, CheckState::Ok);
+        let unread = checks(&Dead::default(), &[told("expired: not taken within 28 days")]);
         assert!(unread[0].what.starts_with("1 notice was dropped"), "{unread:?}");
         let first_at = "2023-11-14T22:13:20Z".parse().unwrap();
         let letter = |sink: &str| DeadLetter::new(sink, told("").event, 9, first_at, "410 Gone");
-        let dead = checks(&[letter("a"), letter("b"), letter("b")], &[]);
+        let letters = vec![letter("a"), letter("b"), letter("b")];
+        let dead = checks(&Dead::new(letters.clone(), Vec::new()), &[]);
         assert_eq!(dead.len(), 2);
         assert_eq!(dead[1].what, "the sink b gave up on 2 notices, the last because: 410 Gone");
         assert!(dead[1].hint.contains("--sink b"));
+        let counted = checks(&Dead::new(letters, vec![DeadOfSink::new("b", 195, "410 Gone")]), &[]);
+        assert_eq!(counted[0].what, "the sink b gave up on 195 notices, the last because: 410 Gone");
     }
 }

@@ -114,17 +114,24 @@ fn state(told: &Told) -> &str {
 /// Its text on one line.
 fn about(told: &Told, now: Time, zone: &TimeZone) -> String {
     let (what, _) = sentence::sentence(&told.event, now, zone);
+    let told_sinks = told.failed_deliveries.iter().map(|of| {
+        let outlook = if of.dead { "gave up" } else { "will try again" };
+        let tries = super::super::out::counted(of.attempts.into(), "failed try").replace("trys", "tries");
+        format!("; the sink {} {outlook} after {tries}: {}", of.sink, of.error)
+    });
+    let sinks: String = told_sinks.collect();
     match told.reason.as_str() {
-        "" => what,
-        reason => format!("{what} ({reason})"),
+        "" => what + &sinks,
+        reason => format!("{what} ({reason}){sinks}"),
     }
 }
 
 impl EventsDeadArgs {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        let letters = client.dead_letters(Some(self.limit)).await?;
+        let dead = client.dead(Some(self.limit)).await?;
+        let (total, letters) = (dead.total(), dead.letters);
         if ctx.out.json {
-            ctx.out.object(&json!({"letters": letters}))?;
+            ctx.out.object(&json!({"letters": letters, "total": total}))?;
             return Ok(0);
         }
         if letters.is_empty() {
@@ -143,6 +150,9 @@ impl EventsDeadArgs {
         let rows: Vec<_> = letters.iter().map(row).collect();
         let lines = lay_out(LETTERS, &rows, &ctx.out);
         lines.iter().try_for_each(|line| ctx.out.line(line))?;
+        if total > letters.len() as u64 {
+            ctx.out.remark(&format!("{} of {total} shown, the oldest first; --limit N shows more", letters.len()));
+        }
         Ok(0)
     }
 }

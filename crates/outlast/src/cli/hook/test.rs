@@ -15,7 +15,7 @@ const COMMAND: &str = "outlast hook test";
 ///
 /// Calls it once, from here and not from the engine: the file is read now, and a hook gets the environment of this shell. The notice is of a kind and
 /// a session that the sink is for; its command is `outlast hook test`. Nothing is written down, and a failed call is not repeated.
-/// Exits 0 if the notice was delivered (the hook exited 0, the receiver answered 2xx), and 1 if not.
+/// Exits 0 if the notice was delivered (the hook exited 0, the receiver answered 2xx), 1 if not, and 125 if no sink has this name.
 #[derive(Debug, Args)]
 pub(super) struct Test {
     /// The name of the hook or webhook, as its table in config.toml has it
@@ -38,21 +38,29 @@ impl Test {
             Some(first) if !push.kinds.iter().any(|kind| kind == "completion") => first,
             _ => "completion",
         };
-        if let Some(client) = engine::running(ctx).await? {
-            engine::tell_outdated(ctx, &client).await;
-        }
-        let notice = notice(&sink.name, kind, session);
-        let text = outlast_text::announce(&notice);
-        let trial =
-            try_sink(&super::super::with_lines_for_people(sink, ctx.world.zone()), &Delivery::new(notice, text, 0, times::now(), "")).await;
         let way = match sink.way {
             Way::Hook(_) => "hook",
             Way::Webhook(_) => "webhook",
         };
+        let is_unread = match engine::running(ctx).await? {
+            Some(client) => engine::outdated(ctx, &client).await.iter().any(|key| key == way),
+            None => false,
+        };
+        let notice = notice(&sink.name, kind, session);
+        let text = outlast_text::announce(&notice);
+        let trial =
+            try_sink(&super::super::with_lines_for_people(sink, ctx.world.zone()), &Delivery::new(notice, text, 0, times::now(), "")).await;
         if ctx.out.json {
-            ctx.out.object(&answer(&sink.name, way, &trial))?;
+            let mut answer = answer(&sink.name, way, &trial);
+            answer["needs_restart"] = is_unread.into();
+            ctx.out.object(&answer)?;
         } else {
             ctx.out.text(&report(&sink.name, way, &trial))?;
+        }
+        if is_unread {
+            ctx.out.remark(&format!(
+                "note: the {way} tables were changed, and the running engine has not read them: `outlast engine restart`"
+            ));
         }
         Ok(i32::from(trial.failure.is_some()))
     }

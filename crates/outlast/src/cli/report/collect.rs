@@ -203,8 +203,8 @@ async fn notices(client: &Result<Client, Failure>) -> String {
         };
         text += &format!("{state:<11} {count}\n");
     }
-    let dead = match within(client.dead_letters(Some(MAX_COUNTED))).await {
-        Ok(all) => all.len().to_string(),
+    let dead = match within(client.dead(Some(1))).await {
+        Ok(dead) => dead.total().to_string(),
         Err(e) => format!("not known: {}", e.error()),
     };
     text + &format!("dead letters of sinks: {dead}\n")

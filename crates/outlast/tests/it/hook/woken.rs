@@ -144,9 +144,9 @@ fn opencode_is_told_in_its_own_session_and_what_is_there_is_not_told_again() {
     call(&events(&[&three])).good();
     assert_eq!(agent.take("POST").len(), 1);
     let none = call(&events(&[&post(&p, "opencode:ses_9", 4)]));
-    assert!(none.code == Some(1) && none.err.contains("404"), "{none:?}");
+    assert!(none.code == Some(125) && none.err.contains("404"), "{none:?}");
     let none = call(&events(&[&post(&p, "mcp:opencode:/nowhere", 5)]));
-    assert!(none.code == Some(1), "{none:?}");
+    assert!(none.code == Some(125), "{none:?}");
 }
 
 #[test]
@@ -185,12 +185,12 @@ fn opencode_is_shown_its_password_and_believed_once_the_message_is_there() {
     let one = post(&p, "opencode:ses_1", 1);
     let args = ["hook", "opencode", "--url", &agent.url(), "--password-file", file.to_str().unwrap(), "--timeout", "0.3"];
     let late = p.call_with_input(args, &events(&[&one]));
-    assert!(late.code == Some(1) && late.err.contains("not in the session"), "{late:?}");
+    assert!(late.code == Some(125) && late.err.contains("not in the session"), "{late:?}");
     let sent = agent.take("POST");
     // opencode:hush
     assert_eq!((sent.len(), sent[0].header("authorization")), (1, "Basic b3BlbmNvZGU6aHVzaA=="));
     let unreachable = p.call_with_input(["hook", "opencode", "--url", "http://127.0.0.1:9"], &events(&[&one]));
-    assert!(unreachable.code == Some(1) && unreachable.err.contains("opencode serve"), "{unreachable:?}");
+    assert!(unreachable.code == Some(125) && unreachable.err.contains("opencode serve"), "{unreachable:?}");
 }
 
 #[test]
@@ -283,10 +283,10 @@ fn hermes_takes_a_turn_in_its_own_session_and_is_not_told_twice() {
     p.call_with_input(args, &events(&[&one, &two])).good();
     assert_eq!(agent.take("POST").len(), 0);
     let gone = p.call_with_input(args, &events(&[&post(&p, "hermes:api_9", 3)]));
-    assert!(gone.code == Some(1) && gone.err.contains("does not show the session: not found"), "{gone:?}");
+    assert!(gone.code == Some(125) && gone.err.contains("does not show the session: not found"), "{gone:?}");
     let broken = hermes(true);
     let failed = p.call_with_input(["hook", "hermes", "--url", &broken.url()], &events(&[&post(&p, "hermes:api_1", 4)]));
-    assert!(failed.code == Some(1) && failed.err.contains("500"), "{failed:?}");
+    assert!(failed.code == Some(125) && failed.err.contains("500"), "{failed:?}");
 }
 
 /// A Hermes with two sessions, of which the one that was used last has only seen the process in a list, and one more.
@@ -331,14 +331,14 @@ fn what_hermes_started_over_mcp_is_told_in_the_session_that_started_it() {
     assert_eq!(agent.take("POST").len(), 0, "told once");
     // A notice of a process that no session there has started is not delivered there.
     let other = call(&[&post(&p, "hermes:mcp", 1)]);
-    assert!(other.code == Some(1) && other.err.contains("none of Hermes's sessions"), "{other:?}");
+    assert!(other.code == Some(125) && other.err.contains("none of Hermes's sessions"), "{other:?}");
     assert_eq!(agent.take("POST").len(), 0);
     // A session that cannot be read does not prevent delivery in another.
     let agent = two_sessions(&id, "gone");
     p.call_with_input(["hook", "hermes", "--url", &agent.url()], &events(&[&notice])).good();
     assert_eq!(agent.take("POST").len(), 1);
     let perhaps = p.call_with_input(["hook", "hermes", "--url", &agent.url()], &events(&[&post(&p, "hermes:mcp", 2)]));
-    assert!(perhaps.code == Some(1) && perhaps.err.contains("does not show the session"), "{perhaps:?}");
+    assert!(perhaps.code == Some(125) && perhaps.err.contains("does not show the session"), "{perhaps:?}");
 }
 
 #[test]

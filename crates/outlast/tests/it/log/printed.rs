@@ -173,9 +173,9 @@ fn a_page_says_at_which_line_the_next_begins() {
     loop {
         let page = p.json(["log", &id, "--offset", &line.to_string(), "--limit", "150"]);
         read.extend(page["output"].as_str().unwrap().lines().map(str::to_owned));
-        match page.get("next_line") {
-            Some(next) => line = next.as_u64().unwrap(),
-            None => break,
+        line = page["next_line"].as_u64().unwrap();
+        if page["at_end"] == true {
+            break;
         }
     }
     assert_eq!(read.join("\n"), lines(0, 1_000));
