@@ -175,7 +175,7 @@ fn a_conversation_with_a_name_is_the_same_in_the_next_client() {
 fn a_process_of_another_open_conversation_is_changed_only_with_force() {
     let p = product();
     let (mut a, mut b) = (Own::begin(&p, "hermes-a"), Own::begin(&p, "hermes-a"));
-    let mut start =
+    let start =
         |agent: &mut Agent| agent.tool("terminal", json!({"command": "cat", "background": true, "pty": true, "notify_on_complete": true}));
     let id = start(&mut a.agent)["session_id"].clone();
     for action in ["kill", "write", "submit", "close"] {
@@ -223,7 +223,7 @@ fn a_hook_is_told_what_the_servers_of_its_own_client_started() {
     client.args(["--foreground", "1000", "/bin/sh", "-c", &script, "client"]).arg(p.program()).arg(&input);
     let mut a = Agent::of(client);
     a.ask("initialize", json!({"protocolVersion": OLD, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}));
-    let mut says = |n: u32| {
+    let says = |n: u32| {
         call.open();
         let said = p.work().join(format!("input.said.{n}"));
         eventually("the hook to be called", || std::fs::read_to_string(&said).ok())
