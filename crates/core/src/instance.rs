@@ -133,9 +133,9 @@ impl KnownInstance {
         self.client_gone.or((is_session && idle < now).then_some(idle))
     }
 
-    /// Whether it has ended, or will make a request only if its client goes on with another server.
-    pub fn is_idle(&self, now: Uptime) -> bool {
-        self.server_gone.is_some() || self.over(now).is_some()
+    /// Whether it has ended, also as other clients see it.
+    pub fn is_over(&self, now: Uptime) -> bool {
+        self.over(now).is_some()
     }
 
     /// When the instance ended, if it has. A client that lives may start another server for the same conversation, so the end of a server
@@ -159,15 +159,16 @@ impl KnownInstance {
     }
 
     /// Whether everything of this instance passes to a new one, because that began after this one ended. Then also whether it is marked as of
-    /// an earlier conversation: another server of the same process may continue the same one.
-    pub fn passes_to(&self, new: &Instance, now: Uptime) -> Option<bool> {
+    /// an earlier conversation: another server of the same process may continue the same one. `is_client_new`: the client has had no other
+    /// instance in the session. Then the client may be a background process that an earlier conversation started, so its server counts.
+    pub fn passes_to(&self, new: &Instance, is_client_new: bool, now: Uptime) -> Option<bool> {
         if self.about.key == new.key {
             return None;
         }
         let shares_client = self.shares_client(new);
         let began = match new.kind {
             InstanceKind::Session { begun } => begun,
-            InstanceKind::Server { server } if shares_client => server.began(),
+            InstanceKind::Server { server } if shares_client || is_client_new => server.began(),
             InstanceKind::Server { .. } | InstanceKind::Client => new.client.began(),
             InstanceKind::Unknown => return None,
         };

@@ -333,8 +333,10 @@ impl Book {
         let none = HashMap::new();
         let of = self.known.get(session).unwrap_or(&none);
         let (mut alive, mut passed) = (Vec::new(), Vec::new());
-        for known in of.values().filter(|known| known.about.key != instance.key) {
-            match known.passes_to(instance, now) {
+        let others = || of.values().filter(|known| known.about.key != instance.key);
+        let is_client_new = others().all(|known| known.about.client != instance.client);
+        for known in others() {
+            match known.passes_to(instance, is_client_new, now) {
                 Some(marked) => passed.push((known.about.key.clone(), marked)),
                 None => alive.push(seen_alive(known, now)),
             }
@@ -343,7 +345,7 @@ impl Book {
         let holding: HashSet<(&str, &str)> = self.held.values().map(|held| (held.session.as_str(), held.key.as_str())).collect();
         for (session, known) in self.all() {
             let key = known.about.key.clone();
-            if known.is_idle(now) && !holding.contains(&(session, &key)) && key != instance.key {
+            if known.is_over(now) && !holding.contains(&(session, &key)) && key != instance.key {
                 forgotten.insert((session.clone(), key));
             }
         }

@@ -58,7 +58,7 @@ fn the_whole_table_of_what_an_instance_has_of_another() {
     for (holder, known) in &holders {
         writeln!(table, "{holder}").unwrap();
         for (who, asker) in &askers {
-            let passes = match known.passes_to(asker, NOW) {
+            let passes = match known.passes_to(asker, false, NOW) {
                 None => "",
                 Some(true) => ", passes, marked",
                 Some(false) => ", passes",
@@ -79,4 +79,13 @@ fn it_is_the_same_after_the_way_over_the_wire() {
         let text = serde_json::to_string(&sent).unwrap();
         assert_eq!(serde_json::from_str::<Instance>(&text).unwrap(), sent, "{text}");
     }
+}
+
+#[test]
+fn a_client_that_is_new_to_the_session_counts_from_its_server_on() {
+    let ended = KnownInstance { client_gone: Some(500 * SECOND), ..KnownInstance::new(server((10, 100), (11, 101)), 200 * SECOND) };
+    // A background process that the first conversation had started serves the next one.
+    let next = server((20, 110), (21, 600));
+    assert_eq!((ended.passes_to(&next, true, NOW), ended.passes_to(&next, false, NOW)), (Some(true), None));
+    assert_eq!(ended.passes_to(&server((20, 110), (21, 120)), true, NOW), None, "its server lived beside");
 }
