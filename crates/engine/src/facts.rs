@@ -1,22 +1,12 @@
 //! The facts about one process, and how they are read from its folder.
 
+pub(crate) use crate::retain::EndSeen;
 use outlast_core::{Phase, ProcessId, Record, Time, apply};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::{MetaError, Snapshot};
 use outlast_store::spec::Kept;
 use outlast_store::{journal, lock};
 use std::sync::Arc;
-
-/// Whether the owner of a process has seen its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum EndSeen {
-    /// No, as far as is known.
-    Not,
-    /// Yes.
-    Seen,
-    /// Yes, and all its output, in the answer to the call that started it. Lists for agents leave it out, and it is kept for a day.
-    SetAside,
-}
 
 /// The facts about one process at one moment.
 #[derive(Debug, Clone, PartialEq)]

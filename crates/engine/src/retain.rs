@@ -1,12 +1,22 @@
 //! How long finished processes are kept.
 
 use crate::clock_jumps::ClockJumps;
-use crate::facts::EndSeen;
 use outlast_core::{ProcessId, Time};
 use std::time::Duration;
 
 /// How long a process is kept that was set aside. Its caller was not given its id, so only people look for it.
 const KEEP_SET_ASIDE: Duration = Duration::from_secs(24 * 3600);
+
+/// Whether the owner of a process has seen its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum EndSeen {
+    /// No, as far as is known.
+    Not,
+    /// Yes.
+    Seen,
+    /// Yes, and all its output, in the answer to the call that started it. Lists for agents leave it out, and it is kept for a day.
+    SetAside,
+}
 
 /// A process whose facts are final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod about;
 mod args;
 mod cap;
 mod codex;
@@ -60,10 +61,11 @@ mod timed_wait;
 mod tokens;
 mod unchanged;
 
+pub use about::AboutProcess;
 pub use guard::{Misuse, misuse};
 pub use hook::{Called, HookInput, LONGEST_HOOK_INPUT, ToTell};
 pub use host::{AtLimit, Host, Policy, Profile};
-pub use missed::{AboutProcess, Missed};
+pub use missed::Missed;
 pub use on_delivered::OnDelivered;
 pub use outcome::CallResult;
 pub use plan::{Mode, Plan};

@@ -6,28 +6,10 @@ use crate::native::{ending, how};
 use crate::{Host, Profile};
 use outlast_client::{Client, ProcessId, ProcessInfo, Status};
 use outlast_text::head_chars;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The most characters of a command in such a line.
 const MAX_COMMAND_CHARS: usize = 200;
-
-/// The process that a call is about. Known as soon as it was started or looked up, also if the call is then cancelled.
-#[derive(Debug, Clone, Default)]
-pub struct AboutProcess(Arc<OnceLock<ProcessId>>);
-
-impl AboutProcess {
-    /// Notes it. The first one counts.
-    pub fn set(&self, process: ProcessId) {
-        // A call is about one process. A second lookup gives the same.
-        let _same = self.0.set(process);
-    }
-
-    /// The process, if it is known.
-    pub fn get(&self) -> Option<ProcessId> {
-        self.0.get().copied()
-    }
-}
 
 /// An answer about a process that its model may not have seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ fn a_foreground_call_answers_with_output_and_code_and_leaves_nothing() {
     );
     let said = p.call(["tool", "terminal", r#"{"command": "echo höllo"}"#]).good();
     assert!(said.text().contains("höllo"), "not escaped: {said:?}");
-    assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
+    assert_all_set_aside(&p, 2);
     // Killed by a signal, and its own 130 is no interrupt.
     let killed = terminal(&p, json!({"command": "kill -9 $$"}));
     assert_eq!((&killed["exit_code"], &killed["signal"]), (&json!(-9), &json!("SIGKILL")), "{killed}");
@@ -138,6 +138,13 @@ fn an_end_right_after_the_limit_is_answered_and_not_promised() {
     assert_eq!(answer(call), json!({"output": "begun\ndone", "exit_code": 4, "error": null}));
 }
 
+/// Every process is kept, and lists for agents leave it out.
+fn assert_all_set_aside(p: &Product, count: usize) {
+    let all = p.json(["list", "--all"])["processes"].as_array().unwrap().clone();
+    assert!(all.len() == count && all.iter().all(|one| one["is_set_aside"] == true), "{all:?}");
+    assert_eq!(Value::Null, p.json(["tool", "process", r#"{"action": "list"}"#])["processes"][0]);
+}
+
 #[test]
 fn at_its_limit_a_foreground_command_is_stopped_if_told_so() {
     let p = product();
@@ -145,7 +152,7 @@ fn at_its_limit_a_foreground_command_is_stopped_if_told_so() {
         let said = call_with(&p, &[flag], "terminal", json!({"command": "echo begun; sleep 100", "timeout": 1}));
         assert_eq!(said, json!({"output": "begun\n[Command timed out after 1s]", "exit_code": 124, "error": null}), "{flag}");
     }
-    assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
+    assert_all_set_aside(&p, 2);
 }
 
 #[test]
@@ -161,7 +168,7 @@ fn an_interrupt_of_the_conversation_stops_its_foreground_command() {
     until_printed(&p, &id, "begun");
     eventually("a wait to interrupt", || (p.json(["interrupt", "--session", "talk"])["count"] == 1).then_some(()));
     assert_eq!(answer(call), json!({"output": "begun\n[Command interrupted]", "exit_code": 130, "error": null}));
-    assert_eq!(p.json(["poll", &id])["status"], "not_found");
+    assert_eq!(p.json(["poll", &id])["is_set_aside"], true);
     gate.open();
     assert_eq!(answer(other), json!({"output": "other", "exit_code": 0, "error": null}));
 }
