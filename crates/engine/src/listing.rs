@@ -3,7 +3,7 @@
 use crate::facts::{Facts, FolderLook};
 use crate::left_behind::{LeftoverSearch, may_have_left};
 use crate::mutex::lock;
-use crate::render::{Detail, process};
+use crate::render::{Detail, process, ran_until};
 use outlast_core::{ProcessId, Status, Time};
 use outlast_store::dir::Home;
 use outlast_store::meta::{Snapshot, Stamp, Stamped};
@@ -142,7 +142,7 @@ impl LastEntry {
         let age = format!("\"uptime_seconds\":{}", u64::MAX);
         let (before, after) = text.split_once(&age).expect("a process has an age");
         let before = format!("{before}\"uptime_seconds\":");
-        let (since, until) = (facts.since(), facts.ended_at());
+        let (since, until) = (facts.since(), ran_until(&facts, shown.last_output_at));
         let entry = ListEntry { facts: Arc::clone(&of.facts), meta, order, runs, since, until, before, after: after.to_owned() };
         *lock(&self.0) = Some(entry);
     }

@@ -8,6 +8,7 @@ use outlast_store::dir::ProcessDir;
 use outlast_store::lines::{LineAt, LineMap, LineTotal, Written};
 use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::{Chunk, Gap, LogReader};
+use outlast_store::times::TimeNotes;
 use outlast_text::{Cut, CutAt, Options, Redactor, head_chars, render, window_bytes};
 use outlast_wire::v1::{Event, Fate, LogPage, Page, Process};
 use std::io;
@@ -201,7 +202,10 @@ pub(crate) fn fate(facts: &Facts) -> Fate {
     fate.oom = facts.phase.ending().is_some_and(|e| e.oom);
     fate.completion_reason = facts.phase.reason();
     fate.termination_source = Some(facts.phase.source().to_owned());
-    fate.ended_at = facts.ended_at();
+    match facts.phase {
+        Phase::Lost { at, .. } => fate.found_ended_at = Some(at),
+        _ => fate.ended_at = facts.ended_at(),
+    }
     fate.start_error = never.map(|f| match f.errno {
         0 => f.what.clone(),
         errno => format!("{}: {}", f.what, io::Error::from_raw_os_error(errno)),
@@ -289,7 +293,9 @@ pub(crate) fn process(
     // A list would have to look up each process. Front ends do that for those that they show.
     info.is_suspended = detail == Detail::Whole && phase.alive().is_some_and(|of| outlast_store::os::is_suspended(&of));
     info.cwd = kept.cwd.to_lossy().into_owned();
-    info.uptime_seconds = facts.ended_at().unwrap_or(now).seconds_since(facts.since());
+    info.is_uptime_at_least = matches!(phase, Phase::Lost { .. });
+    info.last_output_at = if info.is_uptime_at_least { last_output_at(dir, facts, meta, log.end) } else { None };
+    info.uptime_seconds = ran_until(facts, info.last_output_at).unwrap_or(now).seconds_since(facts.since());
     info.deadline_at = deadline(facts);
     info.output_preview = Some(shown.text);
     info.output_cut = shown.cut;
@@ -319,6 +325,21 @@ fn deadline(facts: &Facts) -> Option<Time> {
     let limit = facts.kept.spec.timeout?.as_micros();
     let begun = facts.started_at.filter(|_| matches!(facts.phase, Phase::Running { .. }))?;
     Some(Time::from_micros(begun.micros().saturating_add(i64::try_from(limit).unwrap_or(i64::MAX))))
+}
+
+/// Until when it is known to have run; none while it runs. The end of a lost process was not observed.
+pub(crate) fn ran_until(facts: &Facts, last_output_at: Option<Time>) -> Option<Time> {
+    match facts.phase {
+        Phase::Lost { .. } => Some(last_output_at.unwrap_or(facts.since())),
+        _ => facts.ended_at(),
+    }
+}
+
+/// When its last output came, if the keeper has noted all of it.
+fn last_output_at(dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>, end: u64) -> Option<Time> {
+    let last = end.checked_sub(1).filter(|_| meta.is_some_and(|m| m.has(flag::TIMED)))?;
+    // Notes that cannot be read are missing: the time is then unknown.
+    TimeNotes::read(dir).ok()?.time_of(last, facts.since())
 }
 
 /// The status. An orphan has no keeper that could be unreachable, whatever failed before its keepers died. An adopted process never had

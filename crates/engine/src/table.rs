@@ -25,8 +25,25 @@ pub(crate) struct ProcessView {
     pub(crate) changes: Option<watch::Receiver<Arc<Facts>>>,
     /// Locked while its input is written, so that writes do not mix.
     pub(crate) input: Arc<tokio::sync::Mutex<()>>,
-    /// How many processes have its name, if it was looked up by name.
-    pub(crate) namesakes: u64,
+    /// The processes of its name, if it was looked up by name.
+    pub(crate) namesakes: Namesakes,
+}
+
+/// Counts of the processes with one name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Namesakes {
+    pub(crate) all: u64,
+    pub(crate) running: u64,
+    /// Those that were accepted after the one that the name means.
+    pub(crate) newer: u64,
+}
+
+impl Namesakes {
+    fn of(meant: &TableEntry, called: &[&TableEntry]) -> Self {
+        let age = |e: &TableEntry| (e.facts.kept.accepted_at, e.facts.id());
+        let count = |is: &dyn Fn(&TableEntry) -> bool| called.iter().filter(|e| is(e)).count() as u64;
+        Self { all: called.len() as u64, running: count(&|e| !e.facts.is_over()), newer: count(&|e| age(e) > age(meant)) }
+    }
 }
 
 impl ProcessView {
@@ -143,7 +160,7 @@ impl Table {
             dir: self.home.process(id),
             changes: entry.tell.as_ref().map(watch::Sender::subscribe),
             input: Arc::clone(&entry.input),
-            namesakes: 0,
+            namesakes: Namesakes::default(),
         })
     }
 
@@ -173,7 +190,7 @@ impl Table {
         ids.dedup();
         match ids[..] {
             [id] => {
-                let namesakes = called.len() as u64;
+                let namesakes = newest.map(|newest| Namesakes::of(newest, &called)).unwrap_or_default();
                 self.view(id).map(|view| ProcessView { namesakes, ..view }).ok_or_else(|| refuse::not_found(given, &[]))
             }
             [] if given.is_empty() || given.len() > LONGEST_NAME || given.contains(char::is_control) => Err(refuse::bad_id(given)),

@@ -59,7 +59,17 @@ impl Settings {
     /// Settings for one agent and the engine that `connect` reaches.
     pub fn new(connect: Connect, host: Host, dir: PathBuf) -> Self {
         let week = Duration::from_secs(7 * 24 * 3600);
-        Self { connect, started_for: Owner::default(), instance: None, host, profile: None, prefix: String::new(), dir, keep_for: week, shared: false }
+        Self {
+            connect,
+            started_for: Owner::default(),
+            instance: None,
+            host,
+            profile: None,
+            prefix: String::new(),
+            dir,
+            keep_for: week,
+            shared: false,
+        }
     }
 }
 
@@ -90,7 +100,8 @@ impl Server {
         let watched = Arc::new(Semaphore::new(subscription::MAX_PER_SERVER));
         let connection = Connection::new(settings.instance.clone(), 0);
         let connections = AtomicU64::new(1);
-        let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched, connections, calls: Calls::default() });
+        let shared =
+            Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched, connections, calls: Calls::default() });
         Self { shared, connection, pending: PendingReceipts::default(), subscriptions: Arc::default() }
     }
 

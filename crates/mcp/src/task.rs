@@ -62,12 +62,12 @@ pub(crate) fn was_cancelled(info: &ProcessInfo) -> bool {
 
 fn task(info: &ProcessInfo, keep_for: Duration, now: Time) -> Task {
     let since = info.started_at;
-    let last = info.fate.ended_at.unwrap_or(since);
-    let until = info.fate.ended_at.unwrap_or(now);
+    let last = info.fate.ended_by().unwrap_or(since);
+    let until = info.fate.ended_by().unwrap_or(now);
     let ran = millis(since, until);
     let poll = Duration::from_millis(ran / 10).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL);
     let ttl = ran.saturating_add(u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX));
-    let status = if info.fate.ended_at.is_some() { TaskStatus::Completed } else { TaskStatus::Working };
+    let status = if info.fate.ended_by().is_some() { TaskStatus::Completed } else { TaskStatus::Working };
     Task::new(info.session_id.to_string(), status, since.to_string(), last.to_string())
         .with_status_message(message(info))
         .with_ttl_ms(ttl)
@@ -79,7 +79,7 @@ fn message(info: &ProcessInfo) -> String {
     match (&info.fate.signal, info.fate.exit_code.flatten()) {
         (Some(signal), _) => format!("{command}: ended by {signal}"),
         (None, Some(code)) => format!("{command}: exited with code {code}"),
-        (None, None) if info.fate.ended_at.is_some() => match &info.fate.start_error {
+        (None, None) if info.fate.ended_by().is_some() => match &info.fate.start_error {
             Some(why) => format!("{command}: failed to start: {why}"),
             None => format!("{command}: ended; its exit status is unknown"),
         },

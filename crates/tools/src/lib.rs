@@ -159,9 +159,7 @@ impl Tools {
         let client = if Args::is_forced(arguments) { self.client.forcing() } else { self.client.clone() };
         let mut answer = match (self.host.profile, self.host.policy) {
             _ if let Some(error) = names::misnamed(&self.host, tool, arguments) => refused(&self.host, tool, error),
-            (Profile::Native, Policy::Agent) => {
-                native::answer_to(&client, &self.host, (&self.about, &on_delivered), tool, arguments).await
-            }
+            (Profile::Native, Policy::Agent) => native::answer_to(&client, &self.host, (&self.about, &on_delivered), tool, arguments).await,
             (Profile::Codex, Policy::Agent) => {
                 codex::answer_to(&client, &self.host, (&self.about, &self.cursors, &on_delivered), tool, arguments).await
             }

@@ -214,7 +214,7 @@ async fn list(client: &Client) -> Result<Answer, ClientError> {
 
 /// All running processes, then the finished ones that ended last, and how many are left out.
 fn latest(mut all: Vec<ProcessInfo>) -> (Vec<ProcessInfo>, usize) {
-    let mut finished: Vec<_> = all.iter().filter(|p| p.status == Status::Exited).map(|p| (p.fate.ended_at, p.session_id)).collect();
+    let mut finished: Vec<_> = all.iter().filter(|p| p.status == Status::Exited).map(|p| (p.fate.ended_by(), p.session_id)).collect();
     finished.sort();
     let left_out = finished.len().saturating_sub(limits::LIST_FINISHED);
     let oldest: BTreeSet<_> = finished.into_iter().take(left_out).map(|(_, id)| id).collect();

@@ -338,7 +338,9 @@ pub(crate) fn read(db: &Connection, filter: &NoticeFilter) -> rusqlite::Result<V
         if let Some(value) = wanted {
             values.push(value);
             let stored = match column {
-                "state" => "CASE WHEN state IN ('reserved', 'answering', 'waking') THEN 'leased' ELSE state END",
+                "state" => {
+                    "CASE WHEN state IN ('reserved', 'answering', 'waking') THEN 'leased' WHEN state = 'pending' AND observed THEN 'seen' ELSE state END"
+                }
                 _ => column,
             };
             which.push_str(&format!(" AND {stored} = ?{}", values.len()));

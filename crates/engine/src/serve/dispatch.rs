@@ -208,6 +208,6 @@ impl RequestContext {
 /// The answer about a process that was looked up.
 fn found(view: &ProcessView) -> Found {
     let mut found = Found::new(view.id(), view.facts.kept.spec.name.clone(), view.facts.phase.status());
-    found.namesakes = view.namesakes;
+    (found.namesakes, found.running, found.newer) = (view.namesakes.all, view.namesakes.running, view.namesakes.newer);
     found
 }

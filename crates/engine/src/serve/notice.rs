@@ -232,7 +232,7 @@ async fn send_after(asked: &RequestContext, mut after: u64) -> Result<u64, Error
 
 pub(super) async fn history(asked: &RequestContext, wanted: History) -> Result<Notices, Error> {
     let limit = checked(wanted.limit.unwrap_or(100))?;
-    let states = ["pending", "leased", "delivered", "consumed", "superseded", "dropped"];
+    let states = ["pending", "seen", "leased", "delivered", "consumed", "superseded", "dropped"];
     if let Some(state) = wanted.state.as_deref().filter(|s| !states.contains(s)) {
         let what = format!("{state:?} is not a state of a notice");
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("one of {}", states.join(", "))));

@@ -31,6 +31,10 @@ impl NoDirectory {
     pub(crate) fn hint(&self) -> String {
         let nearest = self.nearest.display();
         match self.why.kind() {
+            // That / exists helps no caller.
+            io::ErrorKind::NotFound if self.nearest == Path::new("/") => {
+                "give a directory that exists, or create this one first".to_owned()
+            }
             io::ErrorKind::NotFound => format!("{nearest} exists; give a directory that exists, or create this one first"),
             io::ErrorKind::PermissionDenied => {
                 format!("{nearest} can be entered; check the permissions of what is below it, or of this user")
@@ -97,6 +101,8 @@ mod tests {
         assert_eq!(refused.hint(), format!("{} is a directory; give a path to a directory", dir.path().display()));
         let refused = existing_cwd(Some(&file.join("below")), Path::new("/")).unwrap_err();
         assert_eq!(refused.nearest, dir.path());
-        assert_eq!(existing_cwd(Some(Path::new("/gone-for-good/x")), dir.path()).unwrap_err().nearest, Path::new("/"));
+        let refused = existing_cwd(Some(Path::new("/gone-for-good/x")), dir.path()).unwrap_err();
+        assert_eq!(refused.nearest, Path::new("/"));
+        assert_eq!(refused.hint(), "give a directory that exists, or create this one first");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::conversation::Conversation;
 use super::label::LabelArgs;
-use super::{Context, Failure, list, seconds, times};
+use super::{Context, Failure, ending, list, seconds, times};
 use clap::Args;
 use outlast_client::{Client, ProcessId, ProcessInfo, Scope};
 use serde_json::json;
@@ -55,26 +55,26 @@ pub(crate) struct BulkVerb {
     pub(crate) done: &'static str,
     /// Whether it applies to finished processes; otherwise to running ones.
     pub(crate) finished: bool,
-    /// Whether it applies only to processes that did not exit with code 0.
+    /// Whether it applies only to failed processes, as `list --state failed` does.
     pub(crate) failed: bool,
 }
 
 impl BulkVerb {
     fn takes(&self, p: &ProcessInfo, older: Option<Duration>, now: outlast_client::Time) -> bool {
         let is_over = p.fate.completion_reason.is_some();
-        let age = match p.fate.ended_at {
+        let age = match p.fate.ended_by() {
             Some(ended) => now.seconds_since(ended),
             None => p.uptime_seconds,
         };
         // What a finished process left running can be stopped, too. Until that has ended, its record is kept.
         let has_left = !p.left.is_empty();
         let is_meant = if self.finished { is_over && !has_left } else { !is_over || has_left };
-        is_meant && older.is_none_or(|older| Duration::from_secs(age) >= older) && (!self.failed || p.fate.exit_code.flatten() != Some(0))
+        is_meant && older.is_none_or(|older| Duration::from_secs(age) >= older) && (!self.failed || ending::is_failed(p))
     }
 
     /// Finds the processes, and asks a user at a terminal if some belong to other sessions.
     pub(crate) async fn choose(&self, ctx: &Context, client: &Client, args: &ChoiceArgs, scope: &Scope) -> Result<Choice, Failure> {
-        let may_ask = !args.yes && ctx.out.has_person() && std::io::stdin().is_terminal();
+        let may_ask = !args.yes && may_ask(ctx);
         if !may_ask && !args.dry_run && args.older.is_none() && !self.failed && !args.label.is_given() {
             return Ok(Choice::All);
         }
@@ -85,7 +85,7 @@ impl BulkVerb {
         }
         let own = ctx.owner().session;
         let others: Vec<&ProcessInfo> = found.iter().filter(|p| p.session_key != own).collect();
-        if may_ask && !others.is_empty() && !self.is_confirmed(&found, &others)? {
+        if may_ask && !others.is_empty() && !is_confirmed(&self.question(&found, &others))? {
             ctx.out.remark(&format!("nothing was {}", self.done));
             return Ok(Choice::Answered(1));
         }
@@ -102,16 +102,6 @@ impl BulkVerb {
             ctx.out.line(&line)?;
         }
         ctx.out.line(&format!("{} would be {}", found.len(), self.done))
-    }
-
-    /// Asks the user whether to continue. Anything but yes means no.
-    fn is_confirmed(&self, found: &[ProcessInfo], others: &[&ProcessInfo]) -> Result<bool, Failure> {
-        let mut err = std::io::stderr();
-        write!(err, "{} [y/N] ", self.question(found, others))?;
-        err.flush()?;
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
     fn question(&self, found: &[ProcessInfo], others: &[&ProcessInfo]) -> String {
@@ -133,6 +123,21 @@ impl BulkVerb {
         let other = if sessions.len() == 1 { "another session" } else { "other sessions" };
         super::out::tame(&format!("{} {all}, {which} {other} ({}{more})?", self.verb, named.join(", ")))
     }
+}
+
+/// Whether a user can be asked.
+pub(crate) fn may_ask(ctx: &Context) -> bool {
+    ctx.out.has_person() && std::io::stdin().is_terminal()
+}
+
+/// Asks the user whether to continue. Anything but yes means no.
+pub(crate) fn is_confirmed(question: &str) -> Result<bool, Failure> {
+    let mut err = std::io::stderr();
+    write!(err, "{question} [y/N] ")?;
+    err.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Whose a process is, in the words of a question.
@@ -157,6 +162,7 @@ mod tests {
         .unwrap();
         p.session_key = session.map(Into::into);
         if code.is_some() {
+            p.status = outlast_client::Status::Exited;
             p.fate.completion_reason = Some(outlast_client::Reason::Exited);
             (p.fate.exit_code, p.fate.ended_at) = (Some(code), Some("2026-01-01T00:10:00Z".parse().unwrap()));
         }

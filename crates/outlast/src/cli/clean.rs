@@ -20,7 +20,7 @@ const MAX_NAMED: u64 = 20;
 pub(crate) struct Clean {
     #[command(flatten)]
     scope: ScopeArgs,
-    /// Only processes that did not exit with code 0
+    /// Only processes that failed: not those that exited with code 0 or were stopped
     #[arg(long)]
     failed: bool,
     #[command(flatten)]

@@ -2,7 +2,8 @@
 
 use super::failure::OURS;
 use super::out::Tone;
-use outlast_client::{Fate, ProcessInfo, Reason};
+use super::times;
+use outlast_client::{Fate, ProcessInfo, Reason, Status, Time};
 
 /// The exit code after a time limit, as `timeout` has it.
 pub(crate) const TIMED_OUT: i32 = 124;
@@ -82,6 +83,31 @@ pub(crate) fn outcome_in_words(p: &ProcessInfo) -> Option<String> {
         (Some(code), None) => format!("failed (exit {code})"),
         (None, None) => "finished, exit code unknown".into(),
     })
+}
+
+/// Whether it has finished because it was stopped, but not at its time limit.
+pub(crate) fn was_stopped(p: &ProcessInfo) -> bool {
+    p.fate.completion_reason == Some(Reason::Killed) && p.fate.termination_source.as_deref() != Some("timeout")
+}
+
+/// Whether it has finished in another way than with exit code 0, and was not stopped on request.
+pub(crate) fn is_failed(p: &ProcessInfo) -> bool {
+    p.status == Status::Exited && p.fate.exit_code.flatten() != Some(0) && !was_stopped(p)
+}
+
+/// How long it ran, as far as that is known: a process whose end was not observed ran at least until its last output.
+pub(crate) fn time(p: &ProcessInfo, age: impl Fn(u64) -> String) -> Option<String> {
+    match (p.is_uptime_at_least, p.uptime_seconds) {
+        (false, seconds) => Some(age(seconds)),
+        (true, 0) => None,
+        (true, seconds) => Some(format!("≥{}", age(seconds))),
+    }
+}
+
+/// How long ago it ended: at least as long as it is known to have ended.
+pub(crate) fn ended(fate: &Fate, now: Time) -> Option<String> {
+    let ago = times::ago(fate.ended_by()?, now)?;
+    Some(if fate.ended_at.is_some() { ago } else { format!("≥{ago}") })
 }
 
 /// The signal or the exit code.

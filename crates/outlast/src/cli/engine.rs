@@ -3,9 +3,10 @@
 pub(super) mod install;
 
 use super::progress::{self, About};
+use super::table::wrap_beside;
 use super::{Context, Failure, times};
 use clap::{Args, Subcommand};
-use outlast_client::{Client, Connect, code};
+use outlast_client::{Client, Connect, Scope, Status, code};
 use serde_json::json;
 
 /// Show, start, stop or restart the engine, or start it at boot
@@ -82,14 +83,18 @@ async fn status(ctx: &Context, client: Client) -> Result<i32, Failure> {
         ctx.out.object(&s)?;
         return Ok(0);
     }
-    ctx.out.line(&format!("pid      {}", s.pid))?;
-    ctx.out.line(&format!("version  {}", s.version))?;
-    ctx.out.line(&format!("home     {}", s.home))?;
-    ctx.out.line(&format!("since    {}", times::clock_and_age(s.started_at, times::now(), &ctx.world.zone())))?;
-    ctx.out.line(&format!("running  {} of {} known, {} already running when the engine started", s.running, s.known, s.recovered))?;
-    ctx.out.line(&format!("keeper   {}", s.keeper))?;
-    ctx.out.line(&format!("shell    {}", s.shell))?;
-    s.degraded.iter().try_for_each(|what| ctx.out.line(&format!("degraded {what}")))?;
+    let line = |name: &str, value: &str| {
+        let names = std::iter::once(name).chain(std::iter::repeat(""));
+        wrap_beside(9, value, ctx.out.width).iter().zip(names).try_for_each(|(text, name)| ctx.out.line(&format!("{name:9}{text}")))
+    };
+    line("pid", &s.pid.to_string())?;
+    line("version", &s.version)?;
+    line("home", &s.home)?;
+    line("since", &times::clock_and_age(s.started_at, times::now(), &ctx.world.zone()))?;
+    line("running", &format!("{} of {} known, {} already running when the engine started", s.running, s.known, s.recovered))?;
+    line("keeper", &s.keeper)?;
+    line("shell", &s.shell)?;
+    s.degraded.iter().try_for_each(|what| line("degraded", what))?;
     Ok(0)
 }
 
@@ -130,11 +135,7 @@ async fn restart(ctx: &Context) -> Result<i32, Failure> {
         ctx.out.object(&json!({"status": status, "pid": now.pid, "was": was, "running": now.running, "home": ctx.settings.home}))?;
         return Ok(0);
     }
-    let running = match now.running {
-        0 => "no process runs".into(),
-        1 => "1 process keeps running".into(),
-        n => format!("{n} processes keep running"),
-    };
+    let running = running_in_words(now.running);
     match was {
         Some(was) => {
             ctx.out.line(&format!("the engine was restarted with the current configuration (pid {was}, now {}); {running}", now.pid))?
@@ -142,6 +143,14 @@ async fn restart(ctx: &Context) -> Result<i32, Failure> {
         None => ctx.out.line(&format!("no engine ran; one has started with the current configuration (pid {})", now.pid))?,
     }
     Ok(0)
+}
+
+fn running_in_words(count: u64) -> String {
+    match count {
+        0 => "no process runs".into(),
+        1 => "1 process keeps running".into(),
+        n => format!("{n} processes keep running"),
+    }
 }
 
 /// Says on a terminal that the configuration was changed after the engine had read it.
@@ -167,19 +176,25 @@ pub(super) async fn outdated(ctx: &Context, client: &Client) -> Vec<String> {
 
 async fn stop(ctx: &Context, client: Client) -> Result<i32, Failure> {
     let pid = client.engine_status().await?.pid;
+    let before = client.list(&Scope::default(), false).await?;
     // A gateway that does not answer is reported by `outlast gateway stop`.
     let has_gateway = super::gateway::running(ctx).await.is_ok_and(|found| found.is_some());
     let about = About::Words("the engine is ending");
     let done = progress::during(ctx, about, "the engine is still ending", client.engine_stop()).await??;
+    // Those that were started with --on-stop kill have ended with the engine.
+    let left = before
+        .iter()
+        .filter(|p| p.status == Status::Running && p.pid.is_some_and(|pid| crate::os::stat(pid).is_some_and(|now| !now.is_zombie)))
+        .count();
     let note = has_gateway.then_some("a gateway runs and starts the engine again; run `outlast gateway stop` first");
     if ctx.out.json {
-        let mut answer = json!({"status": "stopped", "pid": pid, "count": done.count});
+        let mut answer = json!({"status": "stopped", "pid": pid, "count": done.count, "running": left});
         if let Some(note) = note {
             answer["note"] = note.into();
         }
         ctx.out.object(&answer)?;
     } else {
-        ctx.out.tip(&format!("the engine (pid {pid}) has ended"));
+        ctx.out.tip(&format!("the engine (pid {pid}) has ended; {}", running_in_words(left as u64)));
         note.into_iter().for_each(|note| ctx.out.remark(&format!("note: {note}")));
     }
     Ok(0)

@@ -139,7 +139,16 @@ impl Failure {
             let error = format!("stopped what {of} had left running: {}", named(&self.of.stopped_left.left_killed));
             return Self { error, hint: String::new(), done: true, ..self };
         }
-        let error = format!("{of}: {}", self.error);
+        // The engine's words for a process without a name.
+        let error = match self
+            .error
+            .strip_prefix("Process has ")
+            .map(|rest| ("has", rest))
+            .or(self.error.strip_prefix("the process is ").map(|rest| ("is", rest)))
+        {
+            Some((verb, rest)) => format!("{of} {verb} {rest}"),
+            None => format!("{of}: {}", self.error),
+        };
         // The engine does not know which words the user can copy.
         let hint = match &self.of.process {
             Some(id) if self.hint == LOG_HINT => format!("`outlast log {id}` shows its output"),

@@ -3,6 +3,8 @@
 //! Every visible verb has one entry in [`VERBS`]. Descriptions and aliases come from the definitions of the verbs. `tests/it/help.rs` runs every example.
 
 use super::Cli;
+use super::out::columns;
+use super::table::wrap_beside;
 use clap::{Command, CommandFactory as _};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -68,13 +70,16 @@ const VERBS: &[(&str, VerbGroup, [&str; 2])] = &[
     ("completions", Machine, ["source <(outlast completions bash)", "outlast completions fish > outlast.fish"]),
 ];
 
-/// `help VERB` means `VERB --help`, as with other programs, and `chat help` means `chat --help`: no conversation is named `help`.
+/// `help VERB` means `VERB --help` and `version` means `--version`, as with other programs, and `chat help` means `chat --help`: no conversation is named `help`.
 pub(crate) fn as_flag(mut args: Vec<OsString>) -> Vec<OsString> {
     if let [_, verb, asked] = &mut args[..]
         && (*verb == "chat" || *verb == "gateway")
         && *asked == "help"
     {
         *asked = "--help".into();
+    }
+    if args.get(1).is_some_and(|verb| verb == "version") {
+        args[1] = "--version".into();
     }
     if args.get(1).is_some_and(|verb| verb == "help") {
         args.remove(1);
@@ -87,7 +92,7 @@ pub(crate) fn as_flag(mut args: Vec<OsString>) -> Vec<OsString> {
 /// The command line. Only a call that asks for help pays for the texts.
 pub(crate) fn command_for(args: &[OsString]) -> Command {
     let is_asked = args.len() < 2 || args.iter().any(|arg| arg == "--help" || arg == "-h");
-    if is_asked { in_groups() } else { command() }
+    if is_asked { in_groups(columns()) } else { command() }
 }
 
 /// The command line with examples, for manual pages.
@@ -101,29 +106,31 @@ fn command() -> Command {
     in_words(Cli::command()).mut_subcommands(in_words)
 }
 
-fn in_groups() -> Command {
+/// `columns`: the width of the terminal.
+fn in_groups(columns: Option<usize>) -> Command {
     let command = with_all_examples();
-    let template = format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}", grouped(&command));
+    let template = format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}", grouped(&command, columns));
     command.override_usage("outlast <VERB> [OPTIONS]").help_template(template)
 }
 
-fn grouped(command: &Command) -> String {
+fn grouped(command: &Command, columns: Option<usize>) -> String {
     let (header, literal) = (command.get_styles().get_header(), command.get_styles().get_literal());
     let width = VERBS.iter().map(|(name, ..)| name.len()).max().unwrap_or(0) + 2;
     let mut text = String::new();
+    let described = |about: &str| wrap_beside(width + 2, about, columns).join(&format!("\n{:1$}", "", width + 2));
     for (group, title) in GROUPS {
         // A string into a string does not fail.
         let _ = writeln!(text, "{header}{title}:{header:#}");
         for (name, ..) in VERBS.iter().filter(|(_, of, _)| *of == group) {
             let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(text, "  {literal}{name:width$}{literal:#}{about}");
+            let _ = writeln!(text, "  {literal}{name:width$}{literal:#}{}", described(&about));
         }
         text.push('\n');
     }
     let _ = writeln!(text, "{header}Options of every verb:{header:#}");
     let flags = command.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_help()?.to_string())));
     for (flag, about) in flags.chain([("help".to_owned(), "Print the flags of a verb, and examples".to_owned())]) {
-        let _ = writeln!(text, "  {literal}--{flag:width$}{literal:#}{about}", width = width - 2);
+        let _ = writeln!(text, "  {literal}--{flag:width$}{literal:#}{}", described(&about), width = width - 2);
     }
     text.trim_end().to_owned()
 }
@@ -154,7 +161,7 @@ mod tests {
         visible.sort_unstable();
         assert_eq!(listed, visible, "VERBS and the verbs that there are");
         assert!(VERBS.iter().all(|(_, group, _)| GROUPS.iter().any(|(known, _)| known == group)));
-        let help = in_groups().render_long_help().to_string();
+        let help = in_groups(None).render_long_help().to_string();
         for line in help.lines() {
             assert!(line.chars().count() <= 80, "too long for a terminal of 80 columns: {line}");
         }
@@ -162,7 +169,18 @@ mod tests {
 
     #[test]
     fn help_in_groups() {
-        insta::assert_snapshot!(in_groups().render_long_help());
+        insta::assert_snapshot!(in_groups(None).render_long_help());
+    }
+
+    #[test]
+    fn help_on_a_narrow_terminal_is_broken_between_words() {
+        let mut wide = grouped(&with_all_examples(), None);
+        let narrow = grouped(&with_all_examples(), Some(60));
+        assert!(narrow.lines().count() > wide.lines().count());
+        let plain = outlast_text::strip;
+        assert!(narrow.lines().all(|line| plain(line).chars().count() <= 60), "{narrow}");
+        wide.retain(|c| !c.is_whitespace());
+        assert_eq!(narrow.split_whitespace().collect::<String>(), wide, "nothing is lost");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use std::time::Duration;
 /// each as for one process, or an error with its `id`.
 ///
 /// On a terminal, --all and --label ask before they stop processes of other sessions; --yes skips the question. In a pipe and with --json they do not ask.
+/// If no running process has the label, the exit code is 1.
 #[derive(Debug, Args)]
 #[command(visible_alias = "stop")]
 pub(crate) struct Kill {
@@ -147,6 +148,9 @@ async fn tell(ctx: &Context, client: &Client, of: &Named, killed: &Killed) -> Re
 
 async fn all(ctx: &Context, scope: Scope, choice: &ChoiceArgs, kill: outlast_client::Kill, named: Option<String>) -> Result<i32, Failure> {
     let client = ctx.client().await?;
+    if choice.label.is_given() {
+        choice.label.check("running process", &client.list(&scope, false).await?)?;
+    }
     let left = "they are still being stopped; see with: outlast list";
     let many = BulkVerb { verb: "stop", done: "stopped", finished: false, failed: false };
     let about = about(ctx, "each of them", &kill);
@@ -163,9 +167,6 @@ async fn all(ctx: &Context, scope: Scope, choice: &ChoiceArgs, kill: outlast_cli
     ctx.out.line(&format!("{} stopped", killed.killed))?;
     if !killed.left_killed.is_empty() {
         ctx.out.remark(&format!("also stopped what finished processes had left running: {}", left_running::named(&killed.left_killed)));
-    }
-    if killed.killed == 0 && killed.left_killed.is_empty() && choice.label.is_given() {
-        ctx.out.remark("no running process has the label");
     }
     if killed.killed == 0
         && killed.left_killed.is_empty()

@@ -1,9 +1,10 @@
 //! Labels: giving them to processes, and finding processes by them.
 
+use super::out::tame;
 use super::{Context, Failure, named};
 use clap::Args;
 use outlast_client::{Client, ProcessInfo, Scope, Status, code};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 /// The key of the label that names the file of `up`.
@@ -24,13 +25,45 @@ impl Label {
     pub(crate) fn is_on(&self, p: &ProcessInfo) -> bool {
         p.labels.get(&self.key) == Some(&self.value)
     }
+}
 
-    /// A label to look for. `up` labels processes with the full path of their file. A user may give a relative one.
-    fn looked_for(text: &str) -> Result<Self, String> {
-        let label: Self = text.parse()?;
-        match std::fs::canonicalize(&label.value) {
-            Ok(path) if label.key == PROCFILE => Ok(Self::new(label.key, path.to_string_lossy())),
-            _ => Ok(label),
+/// What `--label` looks for: a label, or a key with any value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum LabelFilter {
+    Label(Label),
+    Key(String),
+}
+
+impl LabelFilter {
+    fn takes(&self, p: &ProcessInfo) -> bool {
+        match self {
+            Self::Label(label) => label.is_on(p),
+            Self::Key(key) => p.labels.contains_key(key),
+        }
+    }
+}
+
+impl FromStr for LabelFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !text.is_empty() && !text.contains('=') {
+            return Ok(Self::Key(text.to_owned()));
+        }
+        let label: Label = text.parse()?;
+        // `up` labels processes with the full path of their file. A user may give a relative one.
+        Ok(Self::Label(match std::fs::canonicalize(&label.value) {
+            Ok(path) if label.key == PROCFILE => Label::new(label.key, path.to_string_lossy()),
+            _ => label,
+        }))
+    }
+}
+
+impl std::fmt::Display for LabelFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Label(label) => label.fmt(f),
+            Self::Key(key) => f.write_str(key),
         }
     }
 }
@@ -55,9 +88,9 @@ impl std::fmt::Display for Label {
 /// The flag that chooses processes by their labels.
 #[derive(Debug, Args)]
 pub(crate) struct LabelArgs {
-    /// Only processes with this label; if given several times, those that have all of them
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = Label::looked_for)]
-    labels: Vec<Label>,
+    /// Only processes with this label, or with any label of this key; if given several times, those that have all of them
+    #[arg(long = "label", value_name = "KEY[=VALUE]")]
+    labels: Vec<LabelFilter>,
 }
 
 impl LabelArgs {
@@ -67,7 +100,7 @@ impl LabelArgs {
 
     /// Whether a process has all of them.
     pub(crate) fn takes(&self, p: &ProcessInfo) -> bool {
-        self.labels.iter().all(|label| label.is_on(p))
+        self.labels.iter().all(|label| label.takes(p))
     }
 
     /// The flags as they were given.
@@ -78,14 +111,32 @@ impl LabelArgs {
     /// The ids of running and finished processes that have all of them. Of several with one name only the one that the name means.
     pub(crate) async fn find(&self, ctx: &Context, client: &Client) -> Result<Vec<String>, Failure> {
         let owner = ctx.owner();
-        let mut found = client.list(&Scope { task: owner.task, session: owner.session }, true).await?;
-        found.retain(|p| self.takes(p));
-        let found = without_namesakes(found);
-        if found.is_empty() {
-            let hint = "`outlast list --all --json` shows the labels of processes";
-            return Err(Failure::new(code::NOT_FOUND, format!("no process has {}", self.shown()), hint));
-        }
+        let all = client.list(&Scope { task: owner.task, session: owner.session }, true).await?;
+        self.check("process", &all)?;
+        let found = without_namesakes(all.into_iter().filter(|p| self.takes(p)).collect());
         Ok(found.iter().map(|p| p.session_id.to_string()).collect())
+    }
+
+    /// Refuses labels that none of the processes has.
+    pub(crate) fn check(&self, what: &str, all: &[ProcessInfo]) -> Result<(), Failure> {
+        if !self.is_given() || all.iter().any(|p| self.takes(p)) {
+            return Ok(());
+        }
+        Err(Failure::new(code::NOT_FOUND, format!("no {what} has {}", self.shown()), in_use(what, all)))
+    }
+}
+
+/// How many labels a hint names.
+const MAX_NAMED_LABELS: usize = 10;
+
+/// The labels that processes have.
+fn in_use(what: &str, all: &[ProcessInfo]) -> String {
+    let used: BTreeSet<String> = all.iter().flat_map(|p| &p.labels).map(|(key, value)| format!("{key}={value}")).collect();
+    let named: Vec<&str> = used.iter().map(String::as_str).take(MAX_NAMED_LABELS).collect();
+    match used.len() - named.len() {
+        _ if named.is_empty() => format!("no {what} has a label; `outlast run --label KEY=VALUE` gives one"),
+        0 => format!("labels in use: {}", tame(&named.join(", "))),
+        more => format!("labels in use: {} and {more} more", tame(&named.join(", "))),
     }
 }
 
@@ -177,6 +228,17 @@ mod tests {
         assert_eq!(label("a="), Ok(("a".into(), String::new())));
         assert!(label("a").is_err() && label("=b").is_err() && label("").is_err());
         assert!(collect(vec!["a=1".parse().unwrap(), "a=2".parse().unwrap()]).is_err());
+    }
+
+    #[test]
+    fn a_label_is_looked_for_by_key_and_value_or_by_key() {
+        let mut web = process(1, None, Status::Running);
+        web.labels.insert("app".into(), "shop".into());
+        let takes = |text: &str| text.parse::<LabelFilter>().map(|filter| filter.takes(&web));
+        assert_eq!((takes("app=shop"), takes("app"), takes("app="), takes("ap")), (Ok(true), Ok(true), Ok(false), Ok(false)));
+        assert!(takes("").is_err() && takes("=shop").is_err());
+        assert_eq!(in_use("process", &[web]), "labels in use: app=shop");
+        assert!(in_use("running process", &[process(1, None, Status::Running)]).starts_with("no running process has a label;"));
     }
 
     #[test]

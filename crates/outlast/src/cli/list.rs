@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 
 /// List processes
 ///
-/// Shows running processes, and finished ones that left a child running. --all or --state exited|failed|lost shows finished ones. If several filters are
+/// Shows running processes, and finished ones that left a child running. --all or --state exited|failed|stopped|lost shows finished ones. If several filters are
 /// given, a process must pass all of them.
 ///
 /// The column NOTIFIES says when the process makes a notice. `end`: when it ends. `watch`: when it prints a watched line. `hit`: a watched line was printed.
@@ -49,8 +49,10 @@ enum StateFilter {
     Running,
     /// The command has ended, for any reason
     Exited,
-    /// It ended and its exit code is not 0, or is not known
+    /// It ended by itself or at its time limit, and its exit code is not 0 or not known
     Failed,
+    /// It ended because it was stopped
+    Stopped,
     /// A stop signal suspended it
     Suspended,
     /// It is being started
@@ -77,7 +79,8 @@ impl StateFilter {
         match self {
             Self::Running => p.status == Status::Running,
             Self::Exited => p.status == Status::Exited,
-            Self::Failed => p.status == Status::Exited && p.fate.exit_code.flatten() != Some(0),
+            Self::Failed => ending::is_failed(p),
+            Self::Stopped => p.status == Status::Exited && ending::was_stopped(p),
             Self::Suspended => p.is_suspended,
             Self::Starting => p.phase == "starting",
             Self::Stopping => p.phase == "stopping",
@@ -90,7 +93,7 @@ impl StateFilter {
 
     /// Whether finished processes are in this state.
     fn is_finished(self) -> bool {
-        matches!(self, Self::Exited | Self::Failed | Self::Lost)
+        matches!(self, Self::Exited | Self::Failed | Self::Stopped | Self::Lost)
     }
 }
 
@@ -121,7 +124,7 @@ impl SortField {
         match self {
             Self::Started => all.sort_by(|a, b| turned(a.started_at.cmp(&b.started_at))),
             Self::Ended => all.sort_by(|a, b| {
-                let (a, b) = (a.fate.ended_at, b.fate.ended_at);
+                let (a, b) = (a.fate.ended_by(), b.fate.ended_by());
                 a.is_none().cmp(&b.is_none()).then_with(|| turned(a.cmp(&b)))
             }),
             Self::Time => all.sort_by(|a, b| turned(a.uptime_seconds.cmp(&b.uptime_seconds))),
@@ -213,23 +216,28 @@ fn with_conversations(list: outlast_client::List) -> serde_json::Value {
     answer
 }
 
-const COLUMNS: [Column; 12] = [
-    Column::new("ID"),
-    Column::new("STATE").cut(16),
-    Column::new("PID").goes(2),
-    Column::new("TIME").goes(4),
-    Column::new("STARTED").goes(7),
-    Column::new("ENDED").goes(3),
-    Column::new("OUTPUT").goes(8),
-    Column::new("NOTIFIES").goes(1),
-    Column::new("CHAT").cut(8).goes(5),
-    Column::new("NAME").cut(10).goes(6),
-    Column::new("LABELS").cut(12).goes(0),
-    Column::new("COMMAND").cut(20),
-];
+/// The columns. A command is cut to `command` columns before another column is left out.
+const fn columns(command: usize) -> [Column; 12] {
+    [
+        Column::new("ID"),
+        Column::new("STATE").cut(16),
+        Column::new("PID").goes(2),
+        Column::new("TIME").goes(3),
+        Column::new("STARTED").goes(7),
+        Column::new("ENDED").goes(6),
+        Column::new("OUTPUT").goes(8),
+        Column::new("NOTIFIES").goes(1),
+        Column::new("CHAT").cut(8).goes(4),
+        Column::new("NAME").cut(8).goes(5),
+        Column::new("LABELS").cut(12).goes(0),
+        Column::new("COMMAND").cut(command),
+    ]
+}
 
 /// A terminal with fewer columns gets states in fewer words.
 const ROOM_FOR_LONG_STATES: usize = 100;
+/// A terminal with fewer columns gets shorter commands.
+const ROOM_FOR_LONG_COMMANDS: usize = 70;
 
 pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> Vec<String> {
     sorted_lines(processes, None, now, out)
@@ -237,8 +245,9 @@ pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> V
 
 /// The same with a column for the field by which they were sorted, if the others do not show it.
 fn sorted_lines(processes: &[ProcessInfo], by: Option<SortField>, now: Time, out: &super::Out) -> Vec<String> {
-    let is_narrow = out.width.is_some_and(|width| width < ROOM_FOR_LONG_STATES);
-    let standing = if is_narrow { ending::short_standing } else { ending::standing };
+    let is_below = |room| out.width.is_some_and(|width| width < room);
+    let columns = columns(if is_below(ROOM_FOR_LONG_COMMANDS) { 8 } else { 16 });
+    let standing = if is_below(ROOM_FOR_LONG_STATES) { ending::short_standing } else { ending::standing };
     let rows: Vec<_> = processes
         .iter()
         .map(|p| {
@@ -247,10 +256,10 @@ fn sorted_lines(processes: &[ProcessInfo], by: Option<SortField>, now: Time, out
                 Cell::new(&p.session_id.to_string()),
                 Cell::new(&standing).tone(tone),
                 Cell::new(&pids(p)),
-                Cell::new(&times::age(p.uptime_seconds)),
+                Cell::new(&ending::time(p, times::age).unwrap_or_default()),
                 Cell::new(&by.filter(|by| *by == SortField::Started).and_then(|_| times::ago(p.started_at, now)).unwrap_or_default())
                     .tone(Tone::Quiet),
-                Cell::new(&p.fate.ended_at.and_then(|at| times::ago(at, now)).unwrap_or_default()).tone(Tone::Quiet),
+                Cell::new(&ending::ended(&p.fate, now).unwrap_or_default()).tone(Tone::Quiet),
                 Cell::new(&by.filter(|by| *by == SortField::Output).map(|_| times::size(p.output_bytes)).unwrap_or_default()),
                 Cell::new(&notifies(p)),
                 Cell::new(Conversation::of(p).map(Conversation::name).unwrap_or_default()),
@@ -260,7 +269,7 @@ fn sorted_lines(processes: &[ProcessInfo], by: Option<SortField>, now: Time, out
             ]
         })
         .collect();
-    if rows.is_empty() { Vec::new() } else { lay_out(COLUMNS, &rows, out) }
+    if rows.is_empty() { Vec::new() } else { lay_out(columns, &rows, out) }
 }
 
 /// How many pids of what a process left running a line shows; `poll` shows all.

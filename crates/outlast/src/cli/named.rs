@@ -2,7 +2,7 @@
 
 use super::out::tame;
 use super::{Context, Failure};
-use outlast_client::{Client, ClientError, Found, Scope, Status, code};
+use outlast_client::{Client, ClientError, Found, ProcessId, ProcessInfo, Scope, Status, code};
 use outlast_core::IdRef;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -19,7 +19,8 @@ impl Named {
     pub(crate) fn failed(&self, ctx: &Context, failure: impl Into<Failure>) -> Failure {
         let failure = failure.into().of_process(&self.id);
         // A user who typed an id knows which process it is.
-        let needs_subject = self.name.is_some() || failure.has_stopped() || failure.code() == code::ALREADY_EXITED;
+        let needs_subject =
+            self.name.is_some() || failure.has_stopped() || matches!(failure.code(), code::ALREADY_EXITED | code::STILL_RUNNING);
         if ctx.out.json || !needs_subject { failure } else { failure.about(self) }
     }
 }
@@ -68,8 +69,7 @@ pub(crate) async fn find(ctx: &Context, client: &Client, given: &str, purpose: P
     match client.find(given).await {
         Ok(found) => {
             if found.namesakes > 1 && !ctx.out.json {
-                let running = count_running(client, &found).await;
-                note(&found, running, purpose).inspect(|note| ctx.out.remark(note));
+                note(&found, purpose).inspect(|note| ctx.out.remark(note));
             }
             Ok(Named { id: found.session_id.to_string(), name: found.name })
         }
@@ -99,22 +99,45 @@ pub(crate) async fn find_or_id(ctx: &Context, client: &Client, given: String) ->
     }
 }
 
-/// How many processes of this name run.
-async fn count_running(client: &Client, found: &Found) -> usize {
-    if found.status != Status::Running {
-        return 0;
+/// What hints call a process that was just started: its name, or its id if another process of that name runs, which the name means once this one has ended. A
+/// note on a terminal says so.
+pub(crate) async fn typed_after_start(ctx: &Context, client: &Client, info: &ProcessInfo) -> String {
+    let id = info.session_id;
+    let Some(name) = info.name.as_deref().filter(|_| !ctx.out.json) else { return typed(id, info.name.as_deref()) };
+    // The process was started; a look that fails changes nothing.
+    let Ok(found) = client.find(name).await else { return id.to_string() };
+    let is_meant = found.session_id == id;
+    // The new one may have ended already.
+    if found.status != Status::Running || (is_meant && found.running < 2) {
+        return typed(id, Some(name));
     }
-    // Without a list the note cannot be made. The verb itself reports an engine that is gone.
+    if ctx.out.has_person()
+        && let Some(other) = if is_meant { newest_other(client, info).await } else { Some(found.session_id) }
+    {
+        ctx.out.tip(&note_of_another(name, other));
+    }
+    id.to_string()
+}
+
+/// The newest other running process of the name.
+async fn newest_other(client: &Client, info: &ProcessInfo) -> Option<ProcessId> {
     let scope = Scope { task: None, session: client.owner().session.clone() };
-    let all = client.list(&scope, false).await.unwrap_or_default();
-    all.iter().filter(|p| p.status == Status::Running && p.name == found.name).count()
+    let all = client.list(&scope, false).await.ok()?;
+    let is_other = |p: &&ProcessInfo| p.status == Status::Running && p.session_id != info.session_id && p.name == info.name;
+    all.iter().filter(is_other).max_by_key(|p| p.started_at).map(|p| p.session_id)
+}
+
+fn note_of_another(name: &str, other: ProcessId) -> String {
+    let name = tame(name);
+    format!("note: another process called {name} runs ({other}); `{name}` means the newest that runs, so this one only while it runs")
 }
 
 /// The note about a name that may mean several. None if it is clear which one is meant.
-fn note(found: &Found, running: usize, purpose: Purpose) -> Option<String> {
+fn note(found: &Found, purpose: Purpose) -> Option<String> {
     let name = found.name.as_deref().filter(|_| found.namesakes > 1)?;
     let (which, end) = match (found.status, purpose) {
-        (Status::Running, _) if running > 1 => (format!("{running} running processes"), ""),
+        (Status::Running, _) if found.newer > 0 => (format!("{} processes", found.namesakes), " that runs"),
+        (Status::Running, _) if found.running > 1 => (format!("{} running processes", found.running), ""),
         (Status::Exited, Purpose::Act) => (format!("{} processes", found.namesakes), "; none of them runs"),
         (Status::Running, _) | (Status::Exited, Purpose::Read) => return None,
     };
@@ -209,24 +232,26 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use outlast_client::ProcessId;
 
     #[test]
     fn a_name_of_several_processes_is_explained() {
         let mut found = Found::new(ProcessId::from_bytes([1; 6]), Some("web".into()), Status::Running);
-        for (namesakes, running, want) in [
-            (0, 1, None),
-            (1, 1, None),
-            (3, 1, None),
-            (3, 2, Some("note: 2 running processes are called web; this is proc_010101010101, the newest")),
+        for (namesakes, running, newer, want) in [
+            (0, 0, 0, None),
+            (1, 1, 0, None),
+            (3, 1, 0, None),
+            (3, 2, 0, Some("note: 2 running processes are called web; this is proc_010101010101, the newest")),
+            (2, 1, 1, Some("note: 2 processes are called web; this is proc_010101010101, the newest that runs")),
+            (5, 2, 1, Some("note: 5 processes are called web; this is proc_010101010101, the newest that runs")),
         ] {
-            found.namesakes = namesakes;
-            assert_eq!(note(&found, running, Purpose::Read).as_deref(), want);
-            assert_eq!(note(&found, running, Purpose::Act).as_deref(), want);
+            (found.namesakes, found.running, found.newer) = (namesakes, running, newer);
+            assert_eq!(note(&found, Purpose::Read).as_deref(), want);
+            assert_eq!(note(&found, Purpose::Act).as_deref(), want);
         }
+        (found.namesakes, found.running, found.newer) = (3, 0, 0);
         found.status = Status::Exited;
-        assert_eq!(note(&found, 0, Purpose::Read), None);
-        let acting = note(&found, 0, Purpose::Act).unwrap();
+        assert_eq!(note(&found, Purpose::Read), None);
+        let acting = note(&found, Purpose::Act).unwrap();
         assert_eq!(acting, "note: 3 processes are called web; this is proc_010101010101, the newest; none of them runs");
     }
 

@@ -5,6 +5,7 @@ pub(crate) use super::one_line::tame;
 use super::Failure;
 use super::follow::Sgr;
 use crate::config::Colours;
+use rustix::termios::{Winsize, tcgetwinsize};
 use serde::Serialize;
 use std::io::{IsTerminal, Write as _};
 
@@ -60,10 +61,9 @@ impl Tone {
 impl Out {
     /// JSON if asked for; otherwise text, in colours where the settings allow them.
     pub(crate) fn new(json: bool, colours: Colours) -> Self {
-        let stdout = std::io::stdout();
-        let terminal = stdout.is_terminal();
-        let size = rustix::termios::tcgetwinsize(&stdout).ok().filter(|_| terminal);
-        let width = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+        let terminal = std::io::stdout().is_terminal();
+        let size = size();
+        let width = columns();
         let height = size.map(|size| usize::from(size.ws_row)).map(|rows| if rows > 0 { rows } else { USUAL_HEIGHT });
         let welcome = |terminal: bool| match colours {
             _ if json => false,
@@ -133,6 +133,17 @@ impl Out {
     pub(crate) fn paint_remark(&self, tone: Tone, text: &str) -> String {
         paint(self.remark_colour, tone, text)
     }
+}
+
+/// The size of the terminal that output goes to.
+fn size() -> Option<Winsize> {
+    let stdout = std::io::stdout();
+    tcgetwinsize(&stdout).ok().filter(|_| stdout.is_terminal())
+}
+
+/// Its columns, if it knows them.
+pub(crate) fn columns() -> Option<usize> {
+    size().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 fn paint(colour: bool, tone: Tone, text: &str) -> String {

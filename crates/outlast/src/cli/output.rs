@@ -65,6 +65,7 @@ pub(crate) struct Begin {
     gaps: Vec<Event>,
     /// The remark about lines that are left out.
     left_out: Option<String>,
+    total_lines: u64,
     /// The rest of the line in which a range by bytes begins. The engine has seen how that line began, and so what is secret in it.
     rest_of_line: Vec<OutputLine>,
     /// Whether nothing of the output is in the range.
@@ -117,6 +118,7 @@ impl Begin {
             from_byte: page.from_byte,
             gaps: if page.from_byte > 0 { page.gaps.clone() } else { Vec::new() },
             left_out,
+            total_lines: page.total_lines,
             rest_of_line: Vec::new(),
             is_empty: match range {
                 Range::FromLine(line, _) => line > page.total_lines,
@@ -194,6 +196,7 @@ pub(crate) async fn print(ctx: &Context, client: &Client, id: &str, range: Range
     let begin = Begin::find(client, id, range).await?;
     begin.tell_missing(ctx);
     if begin.is_empty {
+        tell_nothing(ctx, range, begin.total_lines, false);
         return Ok(());
     }
     let mut printer = Printer::new(ctx, &begin, range.limit(), form);
@@ -208,8 +211,21 @@ pub(crate) async fn print(ctx: &Context, client: &Client, id: &str, range: Range
         at = end;
     }
     printer.finish(ctx).await?;
+    if !printer.has_written {
+        tell_nothing(ctx, range, begin.total_lines, printer.form.grep.is_some());
+    }
     begin.tell_left_out(ctx);
     Ok(())
+}
+
+/// Tells a user why no line was printed, if the flags are the reason.
+fn tell_nothing(ctx: &Context, range: Range, total_lines: u64, is_searched: bool) {
+    match (range, total_lines) {
+        _ if is_searched => ctx.out.tip("no line matches"),
+        (Range::FromLine(..), 1) => ctx.out.tip("there is 1 line"),
+        (Range::FromLine(..), total) => ctx.out.tip(&format!("there are {total} lines")),
+        _ => {}
+    }
 }
 
 /// The output with secrets masked, unless the settings say otherwise.
@@ -232,6 +248,7 @@ pub(crate) struct Printer<'a> {
     times: Vec<(u64, Time)>,
     /// Whether a line without a known time was printed, and whether a remark has explained it.
     untimed: Untimed,
+    has_written: bool,
     /// Whether the last output was an unfinished line.
     in_line: bool,
     /// After a gap: how many bytes of the line without its beginning were left out. Secrets in such a line could not be recognised.
@@ -264,6 +281,7 @@ impl<'a> Printer<'a> {
             label,
             times: Vec::new(),
             untimed: Untimed::NoLine,
+            has_written: false,
             in_line: false,
             torn: None,
         }
@@ -414,7 +432,7 @@ impl<'a> Printer<'a> {
             if line.is_ended {
                 text.push('\n');
             }
-            self.in_line = !line.is_ended;
+            (self.in_line, self.has_written) = (!line.is_ended, true);
             self.out.write_all(text.as_bytes()).await?;
         }
         Ok(())

@@ -52,8 +52,8 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
     put("suspended", p.is_suspended.then(|| format!("by a stop signal; `outlast signal {} CONT` continues it", p.session_id)));
     put("pid", p.pid.map(|pid| pid.to_string()));
     put("started", Some(times::clock_and_age(p.started_at, now, zone)));
-    put("ended", p.fate.ended_at.map(|t| times::clock_and_age(t, now, zone)));
-    put("time", Some(times::age(p.uptime_seconds)));
+    put("ended", ended(p, now, zone));
+    put("time", Some(ending::time(p, times::age).map_or("unknown".into(), |time| time.replace('≥', "at least "))));
     put("time limit", p.deadline_at.map(|at| format!("is stopped at {}", times::clock(at, now, zone))));
     put("output", Some(times::size(p.output_bytes)));
     put("task", p.task_id.clone());
@@ -71,6 +71,15 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
     p.warnings.iter().for_each(|w| put("warning", Some(w.clone())));
     put("note", p.note.clone());
     all
+}
+
+/// When it ended, or what is known of that.
+fn ended(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Option<String> {
+    if let Some(found) = p.fate.found_ended_at.filter(|_| p.fate.ended_at.is_none()) {
+        let last = p.last_output_at.map(|at| format!(" (last output at {})", times::clock(at, now, zone))).unwrap_or_default();
+        return Some(format!("unknown; found ended at {}{last}", times::clock(found, now, zone)));
+    }
+    p.fate.ended_at.map(|t| times::clock_and_age(t, now, zone))
 }
 
 fn watched_for(p: &ProcessInfo) -> String {

@@ -28,15 +28,14 @@ enum First {
 }
 
 impl Ready {
-    /// Waits for the line, the end of the command, or the time limit. Returns the exit code.
-    pub(super) async fn wait(&self, ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<i32, Failure> {
+    /// Waits for the line, the end of the command, or the time limit. `typed` is what hints call it. Returns the exit code.
+    pub(super) async fn wait(&self, ctx: &Context, client: &Client, info: &ProcessInfo, typed: &str) -> Result<i32, Failure> {
         let id = info.session_id.to_string();
         if !ctx.out.json {
             ctx.out.line(&id)?;
         }
         let words = format!("waiting for a line with {:?}", self.text);
         let shown = named::shown(&id, info.name.as_deref());
-        let typed = named::typed(&id, info.name.as_deref());
         let left = format!("{shown} keeps running; `outlast log {typed} --follow` shows its output");
         let first = progress::during(ctx, About::Words(&words), &left, self.first(ctx, client, &id)).await??;
         let line = match &first {

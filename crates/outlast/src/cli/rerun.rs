@@ -3,7 +3,7 @@
 use super::bell::Bell;
 use super::envfile::EnvArgs;
 use super::failure::OURS;
-use super::{Context, Failure, edit, named, run};
+use super::{Context, Failure, choice, edit, named, run};
 use clap::Args;
 use outlast_client::{Client, Command, Reason, RerunChange, code};
 
@@ -12,8 +12,8 @@ use outlast_client::{Client, Command, Reason, RerunChange, code};
 /// The new process has the directory, the name, the labels and the flags of the original. If the original still runs, it keeps running; use
 /// `outlast restart` to replace it. With --wait or --follow it exits as the command did.
 ///
-/// With --edit, $VISUAL or else $EDITOR opens the command. What is saved runs as a shell command line. If the command is left unchanged, it runs as before.
-/// If the editor fails or the file is empty, nothing is started.
+/// With --edit, an editor opens the command: $VISUAL, else $EDITOR, else vi. What is saved runs as a shell command line. If the command is left unchanged, it
+/// runs as before; on a terminal you are asked first. If the editor fails or the file is empty, nothing is started.
 #[derive(Debug, Args)]
 pub(crate) struct Rerun {
     /// The process: its name, its id, or at least four digits of its id
@@ -50,7 +50,12 @@ impl Rerun {
         if self.edit {
             match edited(ctx, &client, &process.id).await? {
                 Some(command) => change = change.running(command),
-                None => ctx.out.remark("the command was left unchanged; it runs as before"),
+                None if !choice::may_ask(ctx) => ctx.out.remark("the command was left unchanged; it runs as before"),
+                None if choice::is_confirmed("unchanged; run it anyway?")? => {}
+                None => {
+                    ctx.out.remark("nothing was started");
+                    return Ok(OURS);
+                }
             }
         }
         let info = client.rerun_changed(&process.id, ctx.caller(), env, change).await.map_err(refused)?;
@@ -59,16 +64,17 @@ impl Rerun {
         }
         run::tell_not_passed_on(ctx, &info);
         let bell = Bell::new(ctx, false);
+        let typed = named::typed_after_start(ctx, &client, &info).await;
         if self.follow {
-            return run::to_its_end(ctx, &client, info, bell).await;
+            return run::to_its_end(ctx, &client, info, &typed, bell).await;
         }
         if self.wait {
-            return run::wait_for_it(ctx, &client, &info, bell).await;
+            return run::wait_for_it(ctx, &client, &info, &typed, bell).await;
         }
         if let Some(bell) = bell {
             bell.leave(ctx, &info);
         }
-        run::started(ctx, &client, info).await
+        run::started(ctx, &client, info, &typed).await
     }
 }
 

@@ -3,6 +3,7 @@
 use super::named::{self, Each, Named};
 use super::{Context, Failure};
 use clap::Args;
+use outlast_client::{ClientError, code};
 
 /// Remove a finished process and its output
 ///
@@ -21,7 +22,7 @@ impl Rm {
         let all = named::find_each(ctx, &client, &self.ids, named::Purpose::Act).await?;
         let tell = |of: &Named| ctx.out.tip(&format!("{of} was removed"));
         if let ([one], 1) = (&all[..], self.ids.len()) {
-            let removed = client.remove(&one.id).await.map_err(|e| one.failed(ctx, e))?;
+            let removed = client.remove(&one.id).await.map_err(|e| one.failed(ctx, self.refused(ctx, one, e)))?;
             tell(one);
             if ctx.out.json {
                 ctx.out.object(&named::with_ids(&removed))?;
@@ -35,9 +36,18 @@ impl Rm {
                     tell(one);
                     each.done(&removed, 0);
                 }
-                Err(e) => each.failed(ctx, one, e),
+                Err(e) => each.failed(ctx, one, self.refused(ctx, one, e)),
             }
         }
         each.finish(ctx)
+    }
+
+    /// The refusal, for a user with the command that stops the process.
+    fn refused(&self, ctx: &Context, one: &Named, error: ClientError) -> Failure {
+        let failure = Failure::from(error);
+        if ctx.out.json || failure.code() != code::STILL_RUNNING {
+            return failure;
+        }
+        failure.hinting(format!("`outlast kill {}` stops it", one.typed(&self.ids)))
     }
 }

@@ -6,14 +6,14 @@ use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::follow::{FollowOutput, Stopped};
 use super::label::{self, Label};
-use super::named::{Named, shown, typed, with_ids};
+use super::named::{self, Named, shown, with_ids};
 use super::out::tame;
 use super::owner::Whose;
 use super::ready::Ready;
 use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, left_running, output, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
-use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, Status, code};
+use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, code};
 use outlast_text::{Redactor, secret_name};
 use serde_json::json;
 use std::ffi::OsString;
@@ -171,9 +171,9 @@ impl Run {
         }
         tell_not_passed_on(ctx, &info);
         label::tell_if_not_kept(ctx, is_labelled, &info);
-        tell_namesake(ctx, &client, &info).await;
+        let typed = named::typed_after_start(ctx, &client, &info).await;
         if let Some(ready) = ready {
-            let code = ready.wait(ctx, &client, &info).await?;
+            let code = ready.wait(ctx, &client, &info, &typed).await?;
             if let Some(bell) = bell {
                 let of = info.name.clone().unwrap_or_else(|| info.session_id.to_string());
                 bell.tell_ready(ctx, &format!("{of}: the wait for {:?} is over", ready.text)).await;
@@ -181,9 +181,9 @@ impl Run {
             return Ok(code);
         }
         match (follow, wait) {
-            (true, _) => to_its_end(ctx, &client, info, bell).await,
-            (_, true) => wait_for_it(ctx, &client, &info, bell).await,
-            (false, false) => started(ctx, &client, info).await,
+            (true, _) => to_its_end(ctx, &client, info, &typed, bell).await,
+            (_, true) => wait_for_it(ctx, &client, &info, &typed, bell).await,
+            (false, false) => started(ctx, &client, info, &typed).await,
         }
     }
 
@@ -270,18 +270,6 @@ pub(crate) fn tell_not_passed_on(ctx: &Context, info: &ProcessInfo) {
     }
 }
 
-/// Notes that another process of this name runs. From now on the name means the new one.
-async fn tell_namesake(ctx: &Context, client: &Client, info: &ProcessInfo) {
-    let Some(name) = info.name.as_deref().filter(|_| ctx.out.has_person()) else { return };
-    // The process was started; a list that cannot be read changes nothing.
-    let Ok(all) = client.list(&Scope { task: None, session: info.session_key.clone() }, false).await else { return };
-    let runs = |p: &&ProcessInfo| p.status == Status::Running && p.session_id != info.session_id && p.name.as_deref() == Some(name);
-    if let Some(other) = all.iter().filter(runs).max_by_key(|p| p.started_at) {
-        let name = tame(name);
-        ctx.out.tip(&format!("note: another process called {name} runs ({}); {name} now means the new one", other.session_id));
-    }
-}
-
 fn not_passed_on(names: &[String]) -> Option<String> {
     match names {
         [] => None,
@@ -290,8 +278,8 @@ fn not_passed_on(names: &[String]) -> Option<String> {
     }
 }
 
-/// Reports that the process has started. On a terminal also how it has ended, if it ends at once.
-pub(crate) async fn started(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
+/// Reports that the process has started. On a terminal also how it has ended, if it ends at once. `typed` is what hints call it.
+pub(crate) async fn started(ctx: &Context, client: &Client, info: ProcessInfo, typed: &str) -> Result<i32, Failure> {
     if ctx.out.json {
         ctx.out.object(&with_ids(&info))?;
         return Ok(0);
@@ -299,7 +287,7 @@ pub(crate) async fn started(ctx: &Context, client: &Client, info: ProcessInfo) -
     ctx.out.line(&info.session_id.to_string())?;
     if ctx.out.has_person() {
         let ended = ended_at_once(client, &info).await;
-        ctx.out.tip(&stands(&ended.unwrap_or(info)));
+        ctx.out.tip(&stands(&ended.unwrap_or(info), typed));
     }
     Ok(0)
 }
@@ -316,8 +304,7 @@ async fn ended_at_once(client: &Client, info: &ProcessInfo) -> Option<ProcessInf
 }
 
 /// The state just after the start, and the command that shows the output.
-fn stands(info: &ProcessInfo) -> String {
-    let typed = typed(info.session_id, info.name.as_deref());
+fn stands(info: &ProcessInfo, typed: &str) -> String {
     match ending::outcome_in_words(info) {
         Some(outcome) => format!("{outcome}; `outlast log {typed}` shows its output"),
         None => {
@@ -387,9 +374,15 @@ fn failed_start_with(ctx: &Context, info: &ProcessInfo, if_not_found: Option<&st
 }
 
 /// Waits until it ends, and prints its output. Returns its exit code.
-pub(crate) async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: Option<Bell>) -> Result<i32, Failure> {
+pub(crate) async fn wait_for_it(
+    ctx: &Context,
+    client: &Client,
+    info: &ProcessInfo,
+    typed: &str,
+    bell: Option<Bell>,
+) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
-    let waited = super::wait::for_it(ctx, client, &id, &typed(&id, info.name.as_deref()), None).await?;
+    let waited = super::wait::for_it(ctx, client, &id, typed, None).await?;
     let of = Named { id: id.clone(), name: info.name.clone() };
     if let Some(bell) = bell.filter(|_| waited.fate.completion_reason.is_some()) {
         bell.tell_end(ctx, &of, &info.command, &waited.fate).await;
@@ -410,11 +403,10 @@ pub(crate) async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessIn
 }
 
 /// Shows its output until it ends, and returns its exit code.
-pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo, bell: Option<Bell>) -> Result<i32, Failure> {
+pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo, typed: &str, bell: Option<Bell>) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
-    let typed = typed(&id, info.name.as_deref());
-    ctx.out.tip(&format!("{typed} runs; Ctrl-C leaves it running"));
-    let follow = FollowOutput { client, id: &id, typed: &typed, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };
+    ctx.out.tip(&format!("{} runs; Ctrl-C leaves it running", shown(&id, info.name.as_deref())));
+    let follow = FollowOutput { client, id: &id, typed, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };
     let stopped = follow.show(ctx).await?;
     let now = client.poll(&id).await?;
     if ctx.out.json {
@@ -465,11 +457,11 @@ mod tests {
             ProcessInfo::new(ProcessId::from_bytes([1; 6]), "x", outlast_client::Status::Running, "", outlast_client::Time::from_micros(0));
         p.name = Some("hk".into());
         (p.phase, p.pid) = ("running".into(), Some(7));
-        assert_eq!(stands(&p), "running as pid 7; `outlast log hk --follow` shows its output");
+        assert_eq!(stands(&p, "hk"), "running as pid 7; `outlast log hk --follow` shows its output");
         p.phase = "draining".into();
         for (code, want) in [(0, "finished"), (2, "failed (exit 2)")] {
             p.fate.exit_code = Some(Some(code));
-            assert_eq!(stands(&p), format!("{want}; `outlast log hk` shows its output"));
+            assert_eq!(stands(&p, "hk"), format!("{want}; `outlast log hk` shows its output"));
         }
     }
 

@@ -137,6 +137,14 @@ pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
+/// The text in lines that fit beside `before` columns. Without a width, or if it fits, it is one line as it is.
+pub(crate) fn wrap_beside(before: usize, text: &str, width: Option<usize>) -> Vec<String> {
+    match width.filter(|width| before + text.width() > *width) {
+        Some(width) => wrap(text, width.saturating_sub(before)),
+        None => vec![text.to_owned()],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,5 +186,8 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("a-word-that-is-longer than that", 8), ["a-word-that-is-longer", "than", "that"]);
         assert_eq!(wrap("", 8), [""]);
+        assert_eq!(wrap_beside(4, "one  two three", Some(18)), ["one  two three"]);
+        assert_eq!(wrap_beside(4, "one  two three", Some(12)), ["one two", "three"]);
+        assert_eq!(wrap_beside(4, "one  two three", None), ["one  two three"]);
     }
 }

@@ -38,6 +38,16 @@ fn fate(code: Option<i32>, signal: Option<&str>, reason: Reason, source: &str) -
     fate
 }
 
+/// Found dead after 70 s; its last output came after 4 s.
+fn lost() -> ProcessInfo {
+    changed(ended(fate(None, None, Reason::Lost, "backend_lost")), |p| {
+        p.phase = "lost".into();
+        p.fate.found_ended_at = p.fate.ended_at.take();
+        (p.uptime_seconds, p.is_uptime_at_least) = (4, true);
+        p.last_output_at = Some("2023-11-14T22:13:24Z".parse().unwrap());
+    })
+}
+
 fn some() -> Vec<ProcessInfo> {
     vec![
         process(1, "cargo test --workspace --all-features -- --nocapture"),
@@ -48,7 +58,7 @@ fn some() -> Vec<ProcessInfo> {
         changed(ended(fate(Some(0), None, Reason::Exited, "")), |p| p.uptime_seconds = 45),
         ended(fate(Some(3), None, Reason::Exited, "")),
         ended(fate(Some(-9), Some("SIGKILL"), Reason::Killed, "process.kill")),
-        changed(ended(fate(None, None, Reason::Lost, "backend_lost")), |p| p.phase = "lost".into()),
+        lost(),
         changed(process(3, "é"), |p| (p.phase, p.notify_on_complete) = ("stopping".into(), true)),
         changed(process(4, "serve"), |p| (p.watch_patterns, p.watch_hit) = (vec!["ERROR".into()], Some(true))),
         changed(process(5, "yes"), |p| {
@@ -89,7 +99,7 @@ fn a_list_shows_which_conversation_owns_a_process() {
 #[test]
 fn a_list_fits_the_terminal() {
     let mut all = Vec::new();
-    for width in [40, 80, 200] {
+    for width in [40, 60, 80, 200] {
         let lines = list::lines(&some(), now(), &Out::plain(Some(width)));
         assert!(lines.iter().all(|l| unicode_width::UnicodeWidthStr::width(l.as_str()) <= width), "{lines:#?}");
         all.push(format!("{width} columns\n\n{}", lines.join("\n")));
@@ -111,6 +121,30 @@ fn a_poll_in_words() {
     let lines: Vec<_> =
         poll::fields(&p, now(), &jiff::tz::TimeZone::UTC).into_iter().map(|(n, v)| format!("{n}: {}", out::tame(&v))).collect();
     insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn what_is_not_known_of_a_lost_process_is_not_made_up() {
+    let shown = |p: &ProcessInfo| {
+        let fields = poll::fields(p, now(), &jiff::tz::TimeZone::UTC);
+        fields.into_iter().filter(|(name, _)| ["ended", "time"].contains(name)).map(|(_, text)| text).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&lost()), ["unknown; found ended at 22:14:30 (last output at 22:13:24)", "at least 4s"]);
+    let silent = changed(lost(), |p| (p.uptime_seconds, p.last_output_at) = (0, None));
+    assert_eq!(shown(&silent), ["unknown; found ended at 22:14:30", "unknown"]);
+    let line = &list::lines(&[lost()], now(), &Out::plain(None))[1];
+    assert!(line.contains("≥4s") && line.contains("≥2m 10s ago"), "{line}");
+    assert!(!list::lines(&[silent], now(), &Out::plain(None))[0].contains("TIME"));
+}
+
+#[test]
+fn failed_does_not_include_what_was_stopped() {
+    let of = |p: ProcessInfo| (ending::is_failed(&p), ending::was_stopped(&p));
+    assert_eq!(of(ended(fate(Some(0), None, Reason::Exited, ""))), (false, false));
+    assert_eq!(of(ended(fate(Some(3), None, Reason::Exited, ""))), (true, false));
+    assert_eq!(of(ended(fate(Some(-15), Some("SIGTERM"), Reason::Killed, "process.kill"))), (false, true));
+    assert_eq!(of(ended(fate(Some(-15), Some("SIGTERM"), Reason::Killed, "timeout"))), (true, false));
+    assert_eq!((of(lost()), of(process(1, "x"))), ((true, false), (false, false)));
 }
 
 #[test]

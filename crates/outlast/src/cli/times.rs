@@ -41,6 +41,12 @@ pub(crate) fn age(seconds: u64) -> String {
     }
 }
 
+/// The same without zeros: `5m`, `2h`.
+pub(crate) fn round_age(seconds: u64) -> String {
+    let age = age(seconds);
+    [" 0s", " 0m", " 0h"].iter().find_map(|zero| age.strip_suffix(zero)).unwrap_or(&age).to_owned()
+}
+
 /// `3m 20s ago`. None for a time in the future, as after a clock was set back.
 pub(crate) fn ago(time: Time, now: Time) -> Option<String> {
     (time <= now).then(|| format!("{} ago", age(now.seconds_since(time))))
@@ -186,6 +192,12 @@ mod tests {
         assert_eq!(clock_and_age(time("2026-07-01T12:26:40Z"), now, &berlin()), "14:26:40, 3m 20s ago");
         let sentence = "Waiting for 2026-07-01T13:00:00.000000Z.";
         assert_eq!(with_clock_times(sentence, now, &berlin()), "Waiting for 15:00:00.");
+    }
+
+    #[test]
+    fn a_round_time_has_no_zeros() {
+        let shown = [10, 60, 90, 300, 600, 7_200, 86_400].map(round_age);
+        assert_eq!(shown, ["10s", "1m", "1m 30s", "5m", "10m", "2h", "1d"]);
     }
 
     #[test]

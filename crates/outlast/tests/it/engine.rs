@@ -38,6 +38,26 @@ fn an_engine_can_be_started_and_is_started_once() {
 }
 
 #[test]
+fn a_user_who_stops_the_engine_is_told_what_keeps_running() {
+    let p = product();
+    p.run("exec sleep 1000");
+    p.run_with(&["--on-stop", "kill"], "exec sleep 1000");
+    let (seen, code) = Person::calls(&p, &["engine", "stop"]).until_the_end();
+    assert!(code == Some(0) && seen.contains(") has ended; 1 process keeps running"), "{seen}");
+    p.json(["engine", "start"]);
+    assert_eq!(p.json(["engine", "stop"])["running"], 1);
+}
+
+#[test]
+fn the_state_of_an_engine_is_broken_between_words() {
+    let p = product();
+    p.json(["engine", "start"]);
+    let (seen, _) = Person::calls_at(&p, &["engine", "status"], 40, 60).until_the_end();
+    let lines: Vec<&str> = seen.lines().skip_while(|line| !line.starts_with("running")).take(2).map(str::trim_end).collect();
+    assert_eq!(lines, ["running  0 of 0 known, 0 already running when the engine", "         started"], "{seen}");
+}
+
+#[test]
 fn the_unit_reports_what_a_restart_of_the_machine_ended_without_a_client() {
     let (p, log) = hooked("");
     let lost = p.run_with(&["--notify"], "exec sleep 1000");

@@ -28,6 +28,16 @@ fn a_hook_that_works_is_called_once_with_a_notice_that_it_is_for() {
 }
 
 #[test]
+fn the_notice_of_a_test_names_a_process_as_a_real_one_does() {
+    let p = product();
+    p.configure("[[hook]]\nname = \"wake\"\ncommand = \"cat; echo; echo $OUTLAST_PROCESS\"");
+    let said = p.call(["hook", "test", "wake"]).good().text();
+    let process = said.lines().last().unwrap().trim();
+    assert!(process.parse::<outlast_core::ProcessId>().is_ok(), "{said}");
+    assert!(said.contains(&format!("Background process test ({process})")) && !said.contains("unknown"), "{said}");
+}
+
+#[test]
 fn a_hook_that_fails_is_reported_with_exit_code_and_output() {
     let p = product();
     p.configure("[[hook]]\nname = \"wake\"\ncommand = \"echo no route; echo to host >&2; exit 3\"\n[[hook]]\nname = \"gone\"\ncommand = [\"/nowhere/to/be/found\"]");
@@ -91,6 +101,14 @@ fn an_unknown_sink_is_refused_with_the_nearest_name() {
     let p = product();
     let none = p.call(["hook", "test", "wake"]);
     assert!(none.code == Some(125) && none.err.contains("none is configured") && none.err.contains("config.toml"), "{none:?}");
+    for line in ["    [[hook]]\n", "    name = \"wake\"\n", "    command = ", "`outlast engine restart`"] {
+        assert!(none.err.contains(line), "{line}: {none:?}");
+    }
+    // The example works as it is printed.
+    let example = none.err.lines().skip_while(|line| !line.contains("[[hook]]")).collect::<Vec<_>>().join("\n");
+    p.configure(&example);
+    p.call(["hook", "test", "wake"]).good();
+    assert!(p.call(["hook", "test", "--help"]).good().text().contains("[[hook]]\n"));
     p.configure("[[hook]]\nname = \"wake\"\ncommand = \"true\"\n[[hook]]\nname = \"log\"\ncommand = \"true\"");
     let near = p.call(["hook", "test", "wkae"]);
     assert!(near.code == Some(125) && near.err.contains("did you mean wake?"), "{near:?}");

@@ -460,6 +460,15 @@ fn an_orphan_that_ends_by_itself_is_lost_and_no_code_is_made_up() {
         "{ended}"
     );
     assert_eq!((ended.get("exit_code"), answer.code), (Some(&Value::Null), Some(125)), "{ended}");
+    // Nor is a time of the end, or a run time.
+    let polled = p.json(["poll", &id]);
+    assert!(polled.get("ended_at").is_none() && polled["found_ended_at"] == ended["found_ended_at"], "{polled}");
+    assert!(polled["found_ended_at"].is_string() && polled.get("last_output_at").is_none(), "{polled}");
+    assert_eq!((&polled["uptime_seconds"], &polled["is_uptime_at_least"]), (&json!(0), &json!(true)), "{polled}");
+    let listed = &p.json(["list", "--state", "lost"])["processes"][0];
+    assert_eq!((&listed["found_ended_at"], &listed["uptime_seconds"]), (&polled["found_ended_at"], &json!(0)), "{listed}");
+    let shown = p.call(["poll", &id]).good().text();
+    assert!(shown.contains("unknown; found ended at ") && shown.contains("time       unknown\n"), "{shown}");
 }
 
 /// How long a stop of a hostile tree may take beyond its grace.

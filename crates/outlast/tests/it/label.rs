@@ -95,8 +95,10 @@ fn a_list_is_narrowed_by_state_name_and_label_and_sorted() {
     assert!(labelled.contains("LABELS") && labelled.contains("app=shop, tier=front"), "{labelled}");
     p.call(["signal", "web", "STOP"]).good();
     eventually("it to be suspended", || (listed(&["--state", "suspended"]) == [web.as_str()]).then_some(()));
-    let refused = p.call(["list", "--state", "stopped"]);
-    assert!(refused.code == Some(2) && refused.err.contains("suspended"), "{refused:?}");
+    assert_eq!(listed(&["--label", "tier"]), [web.as_str()]);
+    p.call(["kill", "db"]).good();
+    assert_eq!(listed(&["--state", "stopped"]), [db.as_str()]);
+    assert_eq!(listed(&["--state", "failed"]), [bad.as_str()], "a stop on request is no failure");
     let mut person = Person::calls(&p, &["list", "--name", "tests"]);
     person.sees("no running process matches; --all includes finished ones");
     assert_eq!(person.ended(), Some(0));
@@ -109,7 +111,13 @@ fn kill_by_label_stops_those_that_have_it_and_no_other() {
     let other = p.run_with(&["--label", "app=other"], "exec sleep 1000");
     let would = p.json(["kill", "--label", "app=shop", "--dry-run"]);
     assert_eq!((&would["count"], ids(&p.json(["list"])).len()), (&json!(2), 3), "{would}");
-    assert_eq!(p.json(["kill", "--label", "app=nothing"])["killed"], 0);
+    for dry in [&[][..], &["--dry-run"]] {
+        let refused = p.call(["kill", "--label", "app=shp"].iter().chain(dry));
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert_eq!(refused.err, "outlast: no running process has --label app=shp\n  labels in use: app=other, app=shop\n");
+    }
+    let refused = p.call(["kill", "--label", "tier", "--json"]);
+    assert_eq!((refused.code, &refused.json()["code"]), (Some(1), &json!("not_found")), "{refused:?}");
     assert_eq!(p.json(["kill", "--label", "app=shop"])["killed"], 2);
     assert_eq!(ids(&p.json(["list"])), [other.as_str()]);
     let refused = p.call(["kill", "--label", "app=other", "web"]);

@@ -137,8 +137,7 @@ fn a_kill_tells_a_person_what_it_stopped() {
     assert_eq!((said.err.as_str(), said.code), (format!("stopped what {id} had left running: {left} sleep 1000\n").as_str(), Some(1)));
     let again = p.call(["kill", &id]);
     assert!(
-        again.code == Some(1)
-            && again.err == format!("outlast: {id}: Process has already finished\n  `outlast log {id}` shows its output\n"),
+        again.code == Some(1) && again.err == format!("outlast: {id} has already finished\n  `outlast log {id}` shows its output\n"),
         "{again:?}"
     );
 }

@@ -6,6 +6,7 @@ mod several;
 mod times;
 
 use crate::gate::{Gate, until_printed};
+use crate::person::Person;
 use crate::support::*;
 use std::process::Stdio;
 
@@ -39,6 +40,25 @@ fn case_085_a_last_line_without_an_end_is_one_and_no_output_is_none() {
     p.wait(&id);
     let page = p.json(["log", &id]);
     assert_eq!((&page["total_lines"], &page["showing"], &page["output"]), (&json!(0), &json!("0 lines"), &json!("")));
+}
+
+#[test]
+fn a_user_is_told_why_no_line_is_shown() {
+    let p = product();
+    let id = numbers(&p, 100);
+    for (flags, says) in [
+        (["--grep", "nope"], "no line matches"),
+        (["--offset", "999999"], "there are 100 lines"),
+        (["--offset", "100"], "there are 100 lines"),
+    ] {
+        let args = ["log", &id].into_iter().chain(flags);
+        let (seen, code) = Person::calls(&p, &args.clone().collect::<Vec<_>>()).until_the_end();
+        assert_eq!((code, seen.trim_end()), (Some(0), says), "{flags:?}");
+        let quiet = p.call(args).good();
+        assert_eq!((quiet.text().as_str(), quiet.err.as_str()), ("", ""), "{flags:?}");
+    }
+    let (seen, _) = Person::calls(&p, &["log", &id, "--grep", "^7$"]).until_the_end();
+    assert_eq!(seen.trim_end(), "7");
 }
 
 #[test]

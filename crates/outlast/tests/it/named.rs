@@ -175,7 +175,7 @@ fn several_are_signalled_stopped_and_removed_and_one_that_cannot_be_keeps_no_oth
     assert_eq!(got, want.iter().map(|(id, status)| (id, status)).collect::<Vec<_>>(), "{said}");
     assert_eq!(sent.code, Some(1));
     let busy = p.call(["rm", "a", "over"]);
-    assert!(busy.code == Some(1) && busy.err.contains(&format!("outlast: a ({a}): ")), "{busy:?}");
+    assert!(busy.code == Some(1) && busy.err.contains(&format!("outlast: a ({a}) is still running")), "{busy:?}");
     assert_eq!(p.json(["poll", &over])["code"], "not_found");
     let stopped = p.call(["kill", "a", "b"]);
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
@@ -191,11 +191,35 @@ fn a_user_is_told_that_the_name_of_a_new_process_is_in_use() {
     let first = p.run_with(&["--name", "web"], "exec sleep 1000");
     let run = &["run", "--name", "web", "--", "sleep", "1000"];
     let mut person = Person::calls(&p, run);
-    person.sees(&format!("note: another process called web runs ({first}); web now means the new one\r\n"));
-    assert_eq!(person.ended(), Some(0));
+    let note = format!("note: another process called web runs ({first}); `web` means the newest that runs, so this one only while it runs");
+    person.sees(&note);
+    let (seen, code) = person.until_the_end();
+    let id = seen.split_whitespace().find(|word| word.starts_with("proc_") && **word != first).unwrap();
+    assert!(code == Some(0) && seen.contains(&format!("`outlast log {id} --follow`")), "{seen}");
     assert_eq!(p.call(run).good().err, "", "only on a terminal");
+    let (seen, _) = Person::calls(&p, &["rerun", "web"]).until_the_end();
+    assert!(seen.contains("note: another process called web runs (") && !seen.contains("log web"), "{seen}");
     let other = Person::calls(&p, &["run", "--name", "other", "--", "true"]);
     assert!(!other.until_the_end().0.contains("note"));
+}
+
+#[test]
+fn a_name_that_falls_back_to_an_older_process_is_noted_and_hints_use_the_id() {
+    let p = product();
+    let server = p.run_with(&["--name", "web"], "exec sleep 1000");
+    // The new one ends at once: the name means the server again.
+    let (seen, _) = Person::calls(&p, &["run", "--name", "web", "--", "exit 1"]).until_the_end();
+    let ids: Vec<&str> = seen.split_whitespace().filter(|word| word.starts_with("proc_")).collect();
+    let new = *ids.iter().find(|id| **id != server).unwrap();
+    assert!(seen.contains(&format!("`outlast log {new}` shows its output")), "{seen}");
+    let note = format!("note: 2 processes are called web; this is {server}, the newest that runs\n");
+    assert_eq!(p.call(["log", "web"]).good().err, note);
+    let killed = p.call(["kill", "web"]).good();
+    assert!(killed.err.starts_with(&note) && killed.err.contains(&format!("web ({server}) was stopped")), "{killed:?}");
+    let waited = p.call(["run", "--name", "web", "--wait", "--", "exit 3"]);
+    assert_eq!((waited.code, waited.err.as_str()), (Some(3), ""), "nothing else runs");
+    let (seen, _) = Person::calls(&p, &["run", "--name", "web", "--follow", "--", "true"]).until_the_end();
+    assert!(seen.contains("web (proc_") && seen.contains(") runs; Ctrl-C leaves it running"), "{seen}");
 }
 
 #[test]
@@ -221,7 +245,7 @@ fn verbs_have_the_names_that_people_try() {
         assert_eq!(p.call(args).good().text(), "out\n", "{args:?}");
     }
     assert_eq!(p.json(["stop", "web"])["error"], "Process has already finished");
-    assert!(p.call(["stop", "web"]).err.starts_with(&format!("outlast: web ({id}): Process has already finished")));
+    assert!(p.call(["stop", "web"]).err.starts_with(&format!("outlast: web ({id}) has already finished\n")));
     let slip = p.call(["lgo", "web"]);
     assert!(slip.code == Some(2) && slip.err.contains("similar"), "{slip:?}");
 }

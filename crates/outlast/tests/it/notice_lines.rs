@@ -13,6 +13,48 @@ fn said(lines: &str) -> Vec<String> {
     lines.lines().map(without_time).collect()
 }
 
+#[test]
+fn a_history_selects_the_states_that_it_shows() {
+    let p = product();
+    let seen = p.run_with(&["--notify"], "exit 1");
+    pending(&p, 1);
+    p.call(["poll", &seen]).good();
+    let of = |state: &str| {
+        let found = p.json(["events", "history", "--state", state]);
+        found["notices"].as_array().unwrap().iter().map(|n| n["event"]["session_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    eventually("the look to count", || (of("seen") == [seen.as_str()]).then_some(()));
+    assert_eq!(of("pending"), [""; 0]);
+    let shown = p.call(["events", "history", "--state", "seen"]).good().text();
+    assert!(shown.lines().nth(1).unwrap().contains(" seen "), "{shown}");
+    let refused = p.call(["events", "history", "--state", "gone"]);
+    assert!(refused.code == Some(2) && refused.err.contains("superseded"), "{refused:?}");
+    let help = p.call(["events", "history", "--help"]).good().text();
+    assert!(help.contains("- seen:") && help.contains("It waits for agents only"), "{help}");
+}
+
+#[test]
+fn a_person_who_waits_for_notices_is_told_so_at_once() {
+    let p = product();
+    let mut person = Person::calls(&p, &["events", "drain", "--wait", "5m"]);
+    person.sees("nothing is pending; waiting up to 5m, Ctrl-C stops\r\n");
+    p.run_with(&["--notify", "--name", "suite"], "exit 1");
+    person.sees("suite failed (exit 1)");
+    assert_eq!(person.ended(), Some(0));
+    let id = p.run_with(&["--notify"], "exit 1");
+    pending(&p, 1);
+    p.call(["wait", &id]);
+    eventually("the wait to count", || {
+        let consumed = p.json(["events", "history", "--state", "consumed"]);
+        (consumed["notices"].as_array().unwrap().len() == 1).then_some(())
+    });
+    let mut person = Person::calls(&p, &["events", "drain", "--wait"]);
+    person.sees("nothing is pending (1 was already seen); waiting, Ctrl-C stops\r\n");
+    person.types("\x03");
+    assert_ne!(person.ended(), Some(0));
+    assert_eq!(p.call(["events", "drain", "--wait", "0.1"]).good().err, "", "only on a terminal");
+}
+
 fn pending(p: &Product, count: usize) {
     eventually("notices", || {
         let found = p.json(["events", "history", "--state", "pending"]);

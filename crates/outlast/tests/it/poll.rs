@@ -1,6 +1,7 @@
 //! `poll`: how one process is.
 
 use crate::gate::{Gate, until_printed};
+use crate::kill::kill_both_keepers;
 use crate::support::*;
 
 #[test]
@@ -177,4 +178,23 @@ fn the_time_limit_of_a_process_is_shown_while_it_runs() {
     p.json(["kill", &id, "--grace", "0"]);
     assert!(p.json(["poll", &id]).get("deadline_at").is_none());
     assert!(!p.call(["poll", &id]).good().text().contains("time limit"));
+}
+
+#[test]
+fn a_lost_process_is_known_to_have_run_until_its_last_output() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run(&format!("sleep 1.1; echo last; {}", gate.wait()));
+    eventually("its output", || (p.json(["poll", &id])["output_bytes"] == 5).then_some(()));
+    kill_both_keepers(&p, &id);
+    eventually("the orphan", || (p.json(["poll", &id])["phase"] == "orphaned").then_some(()));
+    gate.open();
+    let polled = eventually("the loss", || Some(p.json(["poll", &id])).filter(|v| v["phase"] == "lost"));
+    let time = |field: &str| polled[field].as_str().unwrap_or_else(|| panic!("{field}: {polled}")).to_owned();
+    // Times of one zone in one form compare as texts.
+    assert!(time("started_at") < time("last_output_at") && time("last_output_at") <= time("found_ended_at"), "{polled}");
+    assert!(polled["uptime_seconds"].as_u64() >= Some(1) && polled["is_uptime_at_least"] == true, "{polled}");
+    let shown = p.call(["poll", &id]).good().text();
+    assert!(shown.contains("(last output at ") && shown.contains("at least "), "{shown}");
+    assert_eq!(p.json(["list", "--state", "lost"])["processes"][0]["uptime_seconds"], polled["uptime_seconds"]);
 }

@@ -134,6 +134,23 @@ fn an_edited_rerun_runs_what_was_saved() {
 }
 
 #[test]
+fn a_user_who_leaves_the_command_unchanged_is_asked() {
+    let p = product();
+    let first = p.run("echo hello");
+    p.wait(&first);
+    for (answer, starts) in [("\r", false), ("y\r", true)] {
+        let mut call = p.command(["rerun", &first, "--edit"]);
+        call.env("VISUAL", "true").env("TMPDIR", p.work());
+        let mut person = Person::runs(&p, call, 40, 100);
+        person.sees("unchanged; run it anyway? [y/N] ");
+        person.types(answer);
+        let (seen, code) = person.until_the_end();
+        assert_eq!((code, seen.contains("nothing was started")), (Some(if starts { 0 } else { 125 }), !starts), "{seen}");
+        assert_eq!(p.json(["list", "--all"])["processes"].as_array().unwrap().len(), if starts { 2 } else { 1 });
+    }
+}
+
+#[test]
 fn an_editor_that_fails_or_saves_nothing_starts_nothing() {
     let p = product();
     let first = p.run("echo hello");

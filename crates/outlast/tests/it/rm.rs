@@ -30,6 +30,11 @@ fn what_runs_is_not_forgotten() {
     assert_eq!((refused.code, refused.json()["code"].as_str()), (Some(1), Some("still_running")), "{refused:?}");
     assert_eq!(p.json(["clean"])["removed"], 0);
     assert_eq!(p.json(["poll", &id])["status"], "running");
+    let refused = p.call(["rm", &id]);
+    assert_eq!(refused.err, format!("outlast: {id} is still running: stop it first\n  `outlast kill {id}` stops it\n"));
+    let web = p.run_with(&["--name", "web"], "exec sleep 1000");
+    let refused = p.call(["rm", "web"]);
+    assert_eq!(refused.err, format!("outlast: web ({web}) is still running: stop it first\n  `outlast kill web` stops it\n"));
 }
 
 #[test]

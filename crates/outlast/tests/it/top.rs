@@ -211,7 +211,7 @@ fn several_are_marked_signalled_stopped_and_removed() {
     tmux.presses(&["C-k"]);
     tmux.sees("Stop these 2 processes?");
     tmux.types("y");
-    tmux.shows("both stopped", |s| s.contains("2 processes were stopped") && s.contains("0 running  2 finished"));
+    tmux.shows("both stopped", |s| s.contains("2 processes were stopped") && s.contains("0 of 2 running  2 finished"));
     tmux.presses(&["C-d"]);
     tmux.sees("Remove these 2 processes?");
     tmux.types("y");

@@ -363,12 +363,18 @@ pub struct Found {
     /// How many processes have the name, if the process was found by its name.
     #[serde(default)]
     pub namesakes: u64,
+    /// How many of those are running.
+    #[serde(default)]
+    pub running: u64,
+    /// How many of those are newer and have exited.
+    #[serde(default)]
+    pub newer: u64,
 }
 
 impl Found {
     /// A process that was found by its id.
     pub fn new(id: ProcessId, name: Option<String>, status: Status) -> Self {
-        Self { session_id: id, name, status, namesakes: 0 }
+        Self { session_id: id, name, status, namesakes: 0, running: 0, newer: 0 }
     }
 }
 

@@ -57,7 +57,7 @@ pub struct History {
     /// Only notices of this kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Only notices in this state.
+    /// Only notices in this state: as in [`Told::state`], but pending ones that were observed are `seen`, and not `pending`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The most notices to return; absent means 100.

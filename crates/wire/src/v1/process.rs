@@ -36,15 +36,25 @@ pub struct Fate {
     /// What ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub termination_source: Option<String>,
-    /// When it ended.
+    /// When it ended. None while it runs, and if its end was not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
+    /// When it was found to have ended, if its end was not observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_ended_at: Option<Time>,
     /// Why it could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_error: Option<String>,
     /// The exit code that a shell reports for that: 127 if there is no such program, else 126.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_code: Option<i32>,
+}
+
+impl Fate {
+    /// The time by which it had ended: that of its end, or that at which it was found to have ended.
+    pub fn ended_by(&self) -> Option<Time> {
+        self.ended_at.or(self.found_ended_at)
+    }
 }
 
 /// A descendant of a command that keeps running after the command's end.
@@ -102,6 +112,12 @@ pub struct Process {
     /// When it reaches its own time limit, if it has one and runs. The limit counts from the start of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Time>,
+    /// Whether it may have run longer, because its end was not observed: `uptime_seconds` is then the time until its last known output, or 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_uptime_at_least: bool,
+    /// When its last output came, to the second, if its end was not observed and this is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_output_at: Option<Time>,
     /// The last part of its output, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_preview: Option<String>,
@@ -191,6 +207,8 @@ impl Process {
             started_at,
             uptime_seconds: 0,
             deadline_at: None,
+            is_uptime_at_least: false,
+            last_output_at: None,
             output_preview: None,
             output_cut: None,
             output_bytes: 0,

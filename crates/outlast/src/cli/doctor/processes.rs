@@ -35,7 +35,7 @@ pub(super) fn checks(all: &[ProcessInfo], now: Time) -> Vec<Check> {
             .means("the disk was full, or the machine went down before it was written; `outlast poll` names the bytes")
             .hint("make room for the home, then `outlast rm` the processes whose output you do not need")
     });
-    put(ids(&|p| p.started_at > now || p.fate.ended_at.is_some_and(|t| t > now)), &|ids| {
+    put(ids(&|p| p.started_at > now || p.fate.ended_by().is_some_and(|t| t > now)), &|ids| {
         Check::degraded("clock", &["P3"], format!("by this clock {ids} started or ended in the future"))
             .means("the clock was set back: records have the times of the clock as it was then; running times are right")
             .hint("nothing has to be done if the clock is right now")

@@ -83,7 +83,12 @@ impl EventsDrainArgs {
     }
 
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        let batch = Batch::take(client, self.limit, self.taking.lease, self.taking.wait()).await?;
+        let (lease, wait) = (self.taking.lease, self.taking.wait());
+        let mut batch = Batch::take(client, self.limit, lease, if ctx.out.has_person() { Some(Duration::ZERO) } else { wait }).await?;
+        if batch.given.is_empty() && ctx.out.has_person() && wait != Some(Duration::ZERO) {
+            tell_waiting(ctx, client, wait).await;
+            batch = Batch::take(client, self.limit, lease, wait).await?;
+        }
         if batch.given.is_empty() && !ctx.out.json {
             tell_none(ctx, client).await;
             return Ok(0);
@@ -101,25 +106,41 @@ impl EventsDrainArgs {
     }
 }
 
-/// Says that no notice is pending. If notices of the last hour were settled because the user saw what they report, it says how many.
+/// Says that no notice is pending.
 async fn tell_none(ctx: &Context, client: &Client) {
     if !ctx.out.has_person() {
         return;
     }
-    let recent = History::default().newest_first().limit(MAX_RECENT);
-    // Without a history there is only less to say.
-    let found = client.history(recent).await.unwrap_or_default();
-    let (now, session) = (times::now(), client.owner().session.clone().unwrap_or_default());
-    let seen = found.iter().filter(|told| {
-        let is_seen = told.state == "consumed" || (told.state == "pending" && told.observed);
-        is_seen && told.event.session_key == session && now.seconds_since(told.event.created_at) < RECENT.as_secs()
-    });
-    let seen = match seen.count() {
+    let seen = match count_seen(client).await {
         0 => String::new(),
         1 => "; 1 of the last hour was already seen (`outlast events history`)".to_owned(),
         n => format!("; {n} of the last hour were already seen (`outlast events history`)"),
     };
     ctx.out.tip(&format!("no notices are pending{seen}"));
+}
+
+/// Says that nothing is pending yet, and how long this waits.
+async fn tell_waiting(ctx: &Context, client: &Client, wait: Option<Duration>) {
+    let seen = match count_seen(client).await {
+        0 => String::new(),
+        1 => " (1 was already seen)".to_owned(),
+        n => format!(" ({n} were already seen)"),
+    };
+    let wait = wait.map(|wait| format!(" up to {}", times::round_age(wait.as_secs().max(1)))).unwrap_or_default();
+    ctx.out.tip(&format!("nothing is pending{seen}; waiting{wait}, Ctrl-C stops"));
+}
+
+/// How many notices of the last hour were settled because the user saw what they report.
+async fn count_seen(client: &Client) -> usize {
+    let recent = History::default().newest_first().limit(MAX_RECENT);
+    // Without a history there is only less to say.
+    let found = client.history(recent).await.unwrap_or_default();
+    let (now, session) = (times::now(), client.owner().session.clone().unwrap_or_default());
+    let is_counted = |told: &&Told| {
+        let is_seen = told.state == "consumed" || (told.state == "pending" && told.observed);
+        is_seen && told.event.session_key == session && now.seconds_since(told.event.created_at) < RECENT.as_secs()
+    };
+    found.iter().filter(is_counted).count()
 }
 
 /// Notices that were taken, to be acknowledged once they are written.

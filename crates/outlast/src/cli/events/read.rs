@@ -4,7 +4,7 @@ use super::super::out::{Out, Tone};
 use super::super::table::{Cell, Column, lay_out};
 use super::super::{Context, Failure, named, times};
 use super::sentence;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use jiff::tz::TimeZone;
 use outlast_client::{Client, DeadLetter, Time, Told, code};
 use serde_json::json;
@@ -31,9 +31,9 @@ const LETTERS: [Column; 6] = [
 /// The newest first, unless --after says where to begin. Long notices may make it fewer than --limit.
 #[derive(Debug, Args)]
 pub(super) struct EventsHistoryArgs {
-    /// In this state: pending, leased, delivered, consumed, superseded or dropped
+    /// In this state
     #[arg(long, value_name = "STATE")]
-    state: Option<String>,
+    state: Option<NoticeStateFilter>,
     /// Of this kind, such as completion or watch_match
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
@@ -46,6 +46,25 @@ pub(super) struct EventsHistoryArgs {
     /// At most this many
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
+}
+
+/// What `--state` names. With --json a notice that is `seen` is `pending` and `observed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum NoticeStateFilter {
+    /// It waits to be taken
+    Pending,
+    /// It waits for agents only: its user saw the end, for example with `poll`
+    Seen,
+    /// A taker holds it and has not acknowledged it yet
+    Leased,
+    /// A taker has acknowledged it
+    Delivered,
+    /// It was not delivered, because its owner saw the end, for example with `wait`
+    Consumed,
+    /// It was not delivered, because the process was run again
+    Superseded,
+    /// It was given up, for the reason that is shown with it
+    Dropped,
 }
 
 #[derive(Debug, Args)]
@@ -65,7 +84,7 @@ impl EventsHistoryArgs {
             None => None,
         };
         wanted.kind = self.kind;
-        wanted.state = self.state;
+        wanted.state = self.state.and_then(|state| Some(state.to_possible_value()?.get_name().to_owned()));
         wanted.newest = newest;
         let mut found = client.history(wanted).await?;
         if newest {

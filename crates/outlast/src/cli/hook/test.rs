@@ -3,20 +3,30 @@
 use super::super::events::took;
 use super::super::{Context, Failure, engine, times};
 use clap::Args;
-use outlast_client::{Body, Completion, Delivery, Notice, Owner, Reason, WatchMatch, code};
+use outlast_client::{Body, Completion, Delivery, Notice, Owner, ProcessId, Reason, WatchMatch, code};
 use outlast_core::nearest;
 use outlast_sinks::{Trial, Way, try_sink};
 use serde_json::{Map, Value, json};
 
 /// The command that the notice of a test names.
 const COMMAND: &str = "outlast hook test";
+/// How a hook is added, for `--help`.
+const EXAMPLE: &str = "\
+A hook is a table in config.toml, which the engine reads when it starts (`outlast engine restart`):
+  [[hook]]
+  name = \"ops\"
+  command = \"echo \\\"$OUTLAST_TEXT\\\" >> notices.txt\"";
+/// The process that it names. No process has this id.
+const PROCESS: [u8; 6] = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab];
 
 /// Deliver a test notice to a hook or webhook of the configuration
 ///
 /// Calls it once, from here and not from the engine: the file is read now, and a hook gets the environment of this shell. The notice is of a kind and
 /// a session that the sink is for; its command is `outlast hook test`. Nothing is written down, and a failed call is not repeated.
+///
 /// Exits 0 if the notice was delivered (the hook exited 0, the receiver answered 2xx), 1 if not, and 125 if no sink has this name.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLE)]
 pub(super) struct Test {
     /// The name of the hook or webhook, as its table in config.toml has it
     #[arg(value_name = "NAME")]
@@ -76,7 +86,7 @@ pub(super) fn delivery(sink: &str) -> Delivery {
 /// The failure if no sink has this name.
 fn unknown(ctx: &Context, given: &str, known: &[&str]) -> Failure {
     let hint = match (nearest(given, known.iter().copied()).as_slice(), known) {
-        (_, []) => format!("add a [[hook]] or [[webhook]] table to {}", ctx.settings.file.display()),
+        (_, []) => example(ctx, given),
         ([], known) => format!("there are: {}", known.join(", ")),
         (near, _) => format!("did you mean {}?", near.join(" or ")),
     };
@@ -85,6 +95,14 @@ fn unknown(ctx: &Context, given: &str, known: &[&str]) -> Failure {
         _ => format!("there is no hook or webhook {given:?}"),
     };
     Failure::new(code::NOT_FOUND, what, hint)
+}
+
+/// How a hook is added.
+fn example(ctx: &Context, name: &str) -> String {
+    let file = ctx.settings.file.display();
+    format!(
+        "add it to {file}, and then run `outlast engine restart`:\n\n    [[hook]]\n    name = {name:?}\n    command = \"echo \\\"$OUTLAST_TEXT\\\" >> notices.txt\""
+    )
 }
 
 /// A notice of this kind, marked as a test.
@@ -108,7 +126,14 @@ fn notice(sink: &str, kind: &str, session: Option<String>) -> Notice {
         }
     };
     let owner = Owner { session, ..Owner::default() };
-    Notice::new(format!("evt_test_{}_{}", std::process::id(), now.micros()), now, None, &owner, outlast_client::Route::default(), body)
+    Notice::new(
+        format!("evt_test_{}_{}", std::process::id(), now.micros()),
+        now,
+        Some(ProcessId::from_bytes(PROCESS)),
+        &owner,
+        outlast_client::Route::default(),
+        body,
+    )
 }
 
 fn answer(name: &str, way: &str, trial: &Trial) -> Value {

@@ -20,8 +20,8 @@ const MAX_PROCESSES: usize = 500;
 const MAX_COUNTED: u32 = 1_000;
 /// How many files of the home are looked at.
 const MAX_FILES: usize = 100_000;
-/// The states of a notice that are counted by themselves; `pending` is parted by whether its user has seen it.
-const STATES: [&str; 5] = ["leased", "delivered", "consumed", "superseded", "dropped"];
+/// The states of a notice, as `events history` shows them.
+const STATES: [&str; 7] = ["pending", "seen", "leased", "delivered", "consumed", "superseded", "dropped"];
 
 /// All parts. `has_commands`: whether commands and names of processes are among them.
 pub(super) async fn everything(ctx: &Context, mask: &Mask, has_commands: bool) -> Vec<Entry> {
@@ -152,6 +152,7 @@ fn process(p: &ProcessInfo, mask: &Mask, has_commands: bool) -> serde_json::Valu
         "termination_source": p.fate.termination_source,
         "started_at": p.started_at,
         "ended_at": p.fate.ended_at,
+        "found_ended_at": p.fate.found_ended_at,
         "output_bytes": p.output_bytes,
         "pty": p.pty,
         "has_session": p.session_key.is_some(),
@@ -185,21 +186,12 @@ async fn notices(client: &Result<Client, Failure>) -> String {
         Err(e) => return format!("not known: {}\n", e.error()),
     };
     let in_state = |state| within(client.history(History::default().in_state(state).limit(MAX_COUNTED).newest_first()));
-    let of_all = |all: usize, count: usize| if all >= MAX_COUNTED as usize { format!("{count} or more") } else { count.to_string() };
-    let unknown = |e: &Failure| format!("not known: {}", e.error());
-    // As `events history` shows them: what its user has seen waits for agents only.
-    let (pending, seen) = match in_state("pending").await {
-        Ok(all) => {
-            let seen = all.iter().filter(|told| told.observed).count();
-            (of_all(all.len(), all.len() - seen), of_all(all.len(), seen))
-        }
-        Err(e) => (unknown(&e), unknown(&e)),
-    };
-    let mut text = format!("{:<11} {pending}\n{:<11} {seen}\n", "pending", "seen");
+    let counted = |count: usize| if count >= MAX_COUNTED as usize { format!("{count} or more") } else { count.to_string() };
+    let mut text = String::new();
     for state in STATES {
         let count = match in_state(state).await {
-            Ok(all) => of_all(all.len(), all.len()),
-            Err(e) => unknown(&e),
+            Ok(all) => counted(all.len()),
+            Err(e) => format!("not known: {}", e.error()),
         };
         text += &format!("{state:<11} {count}\n");
     }

@@ -16,7 +16,7 @@ const LIST_HELP: &Help = &[
     ("Ctrl-D  Del", "remove it, or those marked that have finished; asks"),
     ("r", "run its command again; asks"),
     ("c", "copy its id, or those of all marked (OSC 52)"),
-    ("/", "filter by id, name, command, state, owner, last line"),
+    ("/", "filter by id, name, label, command, state, owner, last line"),
     ("a", "show finished processes too, or running ones only"),
     ("s", "show only the session of this process, or all"),
     ("o  O", "sort by the next column; reverse"),

@@ -186,7 +186,7 @@ impl Listing {
         let mut totals = Totals { shown: self.shown.len(), ..Totals::default() };
         for row in self.shown.iter().map(|i| &self.rows[*i]) {
             totals.running += usize::from(row.is_running());
-            totals.failed += usize::from(row.is_failed() && !row.was_stopped());
+            totals.failed += usize::from(row.is_failed());
             let Some(usage) = &row.usage else { continue };
             totals.memory = Some(totals.memory.unwrap_or(0) + usage.memory);
             totals.cpu = totals.cpu.into_iter().chain(usage.cpu).reduce(|a, b| a + b);

@@ -2,9 +2,10 @@
 
 use crate::cli::conversation::{self, Conversation};
 use crate::cli::ending;
+use crate::cli::label;
 use crate::cli::out::{Tone, tame};
 use crate::os::Usage;
-use outlast_client::{ProcessId, ProcessInfo, Reason, Status};
+use outlast_client::{ProcessId, ProcessInfo, Status};
 
 /// A process as the engine listed it, with its use of resources.
 #[derive(Debug, Clone)]
@@ -30,15 +31,9 @@ impl Row {
         !self.is_running() && !self.info.left.is_empty()
     }
 
-    /// Whether it has finished in another way than with exit code 0.
+    /// Whether it has finished, neither with exit code 0 nor because it was stopped on request.
     pub(super) fn is_failed(&self) -> bool {
-        !self.is_running() && self.info.fate.exit_code.flatten() != Some(0)
-    }
-
-    /// Whether it ended because it was stopped, but not at its time limit.
-    pub(super) fn was_stopped(&self) -> bool {
-        let fate = &self.info.fate;
-        fate.completion_reason == Some(Reason::Killed) && fate.termination_source.as_deref() != Some("timeout")
+        ending::is_failed(&self.info)
     }
 
     /// The digits of its id.
@@ -97,16 +92,18 @@ impl Row {
         tame(preview.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default().trim())
     }
 
-    /// Whether a filter matches it: its id, name, command, state, owner, or the last line of its output. `text` is in lower case.
+    /// Whether a filter matches it: its id, name, labels, command, state, owner, or the last line of its output. `text` is in lower case.
     pub(super) fn has(&self, text: &str) -> bool {
         let info = &self.info;
         let words = [info.name.as_deref(), Some(&*info.command), info.session_key.as_deref(), info.task_id.as_deref(), Some(&*info.phase)];
         let state = match (self.is_running(), self.is_failed()) {
             (true, _) => "running",
             (false, true) => "finished failed",
+            (false, false) if ending::was_stopped(info) => "finished stopped",
             (false, false) => "finished",
         };
-        let shown = [self.standing().0, self.owner(), self.last_line(), state.to_owned(), self.id().to_string()];
+        let labels = label::shown(info).unwrap_or_default();
+        let shown = [self.standing().0, self.owner(), self.last_line(), state.to_owned(), self.id().to_string(), labels];
         let mut all = words.into_iter().flatten().chain(shown.iter().map(String::as_str));
         all.any(|word| word.to_lowercase().contains(text))
     }

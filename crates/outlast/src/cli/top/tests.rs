@@ -38,6 +38,7 @@ fn some() -> Vec<ProcessInfo> {
         changed(process(0xab12_0000_0002, "cargo test --workspace --all-features"), |p| {
             p.session_key = Some("chat:42".into());
             p.uptime_seconds = 45;
+            p.labels.insert("app".into(), "shop".into());
             p.takes_input = true;
             p.output_preview = Some("   Compiling serde v1.0.229".into());
         }),
@@ -196,6 +197,7 @@ fn filters_narrow_the_list_and_escape_widens_it() {
         ("exited 101", 1),
         ("running", 3),
         ("failed", 1),
+        ("APP=sh", 1),
         ("404 in 3 MS", 1),
         ("GET /items 200", 0),
         ("nothing", 0),
@@ -408,10 +410,10 @@ fn a_running_process_is_not_removed() {
 fn the_head_adds_up_what_is_shown() {
     let mut app = app(some());
     let head = |app: &mut App, cols| screen(app, cols, 24).lines().next().unwrap().to_owned();
-    assert_eq!(head(&mut app, 80), "outlast  3 running  0 finished  1 failed  cpu 199%  mem 220M                 1/4");
+    assert_eq!(head(&mut app, 80), "outlast  3 of 4 running  0 finished  1 failed  cpu 199%  mem 220M            1/4");
     keys(&mut app, "/exited");
     app.key(Key::Enter);
-    assert!(head(&mut app, 80).starts_with("outlast  0 running  0 finished  1 failed  filter \"exited\""), "{}", head(&mut app, 80));
+    assert!(head(&mut app, 80).starts_with("outlast  0 of 1 running  0 finished  1 failed  filter \"exited\""), "{}", head(&mut app, 80));
     app.key(Key::Escape);
     keys(&mut app, "a");
     app.news(listed(some().into_iter().take(3).collect(), Instant::now()));

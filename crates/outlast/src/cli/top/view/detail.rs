@@ -1,6 +1,7 @@
 //! The open process: facts above, its log below.
 
 use super::{TopPaint, fitting, last_row, put, put_right, trouble};
+use crate::cli::ending;
 use crate::cli::out::{Tone, tame};
 use crate::cli::times;
 use crate::cli::top::app::{AROUND_LOG, App};
@@ -54,7 +55,7 @@ fn facts(detail: &Detail) -> String {
     if let Some(pid) = info.pid.filter(|_| row.is_running()) {
         facts.push(format!("pid {pid}"));
     }
-    facts.push(times::age(info.uptime_seconds));
+    facts.extend(ending::time(info, times::age));
     if let Some(usage) = &row.usage {
         let cpu = usage.cpu.map(|cpu| format!("cpu {}%  ", short_percent(cpu))).unwrap_or_default();
         facts.push(format!("{cpu}mem {}", short_size(usage.memory as f64)));

@@ -2,6 +2,7 @@
 
 use super::{TopPaint, fitting, last_row, put, put_right, trouble};
 use crate::cli::conversation::name_of;
+use crate::cli::ending;
 use crate::cli::out::{Tone, tame};
 use crate::cli::top::app::App;
 use crate::cli::top::listing::Order;
@@ -78,7 +79,7 @@ impl TopColumn {
             Self::Cpu => plain(usage.and_then(|u| u.cpu).map(short_percent).unwrap_or_default()),
             Self::Memory => plain(usage.map(|u| short_size(u.memory as f64)).unwrap_or_default()),
             Self::Rate => plain(row.rate.filter(|_| row.is_running()).map(short_size).unwrap_or_default()),
-            Self::Age => plain(short_age(row.info.uptime_seconds)),
+            Self::Age => plain(ending::time(&row.info, short_age).unwrap_or_default()),
             Self::Owner => plain(row.owner()),
             Self::Command => plain(row.command()),
             Self::LastLine => quiet(row.last_line()),
@@ -197,7 +198,10 @@ fn put_cell(buffer: &mut Buffer, x: u16, y: u16, (column, room): (TopColumn, usi
 fn draw_head(buffer: &mut Buffer, app: &App, is_order_shown: bool, paint: TopPaint) {
     let list = &app.list;
     let totals = list.totals();
-    let mut parts = vec![format!("{} running", totals.running)];
+    let mut parts = vec![match totals.running == totals.shown {
+        true => format!("{} running", totals.running),
+        false => format!("{} of {} running", totals.running, totals.shown),
+    }];
     parts.extend(list.all.then(|| format!("{} finished", totals.shown - totals.running - totals.failed)));
     parts.extend((totals.failed > 0).then(|| format!("{} failed", totals.failed)));
     let marked = list.marked().count();
