@@ -361,7 +361,7 @@ fn two_terminals_share_a_conversation() {
     t.sees("main: active");
     t.types("/status x");
     t.presses(&["Enter"]);
-    t.sees("/status takes no arguments; `//status x` sends");
+    t.sees("/status takes no arguments; `//status x` gives");
     t.types("/nonsense");
     t.presses(&["Enter"]);
     t.sees("there is no /nonsense");

@@ -468,7 +468,7 @@ fn help() -> Vec<StyledLine> {
         "Ctrl-D     leave; the agent keeps writing its reply",
         "Alt-Enter  begin another line; so does a backslash at the end",
         "Tab        complete a command",
-        "//         begin a message with a slash; a path such as /etc/hosts needs one slash",
+        "//         a command of the agent's own, such as //compact; a path such as /etc/hosts needs one slash",
         "Up, Down   what was said before",
         "y a n d    when the agent asks: y yes, a always, n no, d never, or a number, + Enter; a longer line is a message",
     ];
