@@ -121,7 +121,7 @@ impl CommandActor {
                     }
                     AttemptEnd::Gone { had_prompt: false, why } => {
                         self.orders.close();
-                        let what = AgentNews::Gone { had_prompt: false, why };
+                        let what = AgentNews::Gone { had_prompt: false, was_killed: false, why };
                         // Fails if the gateway has ended.
                         let _unheard = self.tell(&attempt, what).await;
                         return;

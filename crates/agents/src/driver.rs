@@ -197,6 +197,8 @@ pub enum AgentNews {
     Gone {
         /// Whether it may have acted on the prompt of the attempt.
         had_prompt: bool,
+        /// Whether a signal ended it that this driver did not send.
+        was_killed: bool,
         /// Why, in a sentence for people.
         why: String,
     },

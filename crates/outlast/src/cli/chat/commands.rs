@@ -72,7 +72,10 @@ pub(super) fn read(line: &str) -> Entered {
                 quoted(number)
             )),
         },
-        (_, words) => Entered::Refused(format!("{first} takes no arguments; `/{first} {}` gives it to the agent, as a command of its own", quoted(words))),
+        (_, words) => Entered::Refused(format!(
+            "{first} takes no arguments; `/{first} {}` gives it to the agent, as a command of its own",
+            quoted(words)
+        )),
     }
 }
 
@@ -130,9 +133,15 @@ mod tests {
             let want = format!("/resume takes the number of an earlier generation, not `{number}`; /history lists them");
             assert_eq!(refused(&format!("/resume {number}")), want);
         }
-        assert_eq!(refused("/knew"), "there is no /knew; did you mean /new? /help shows the commands, `//knew` gives it to the agent, as a command of its own");
+        assert_eq!(
+            refused("/knew"),
+            "there is no /knew; did you mean /new? /help shows the commands, `//knew` gives it to the agent, as a command of its own"
+        );
         assert!(refused("/Status").contains("did you mean /status?"), "{}", refused("/Status"));
-        assert_eq!(refused("/frobnicate it"), "there is no /frobnicate: /help shows the commands, `//frobnicate` gives it to the agent, as a command of its own");
+        assert_eq!(
+            refused("/frobnicate it"),
+            "there is no /frobnicate: /help shows the commands, `//frobnicate` gives it to the agent, as a command of its own"
+        );
         for line in ["/", "/ x", "/1", "/new-one", "/é"] {
             assert!(refused(line).starts_with("there is no "), "{line}");
         }
