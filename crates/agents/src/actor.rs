@@ -17,12 +17,24 @@ pub(crate) fn cancelled_before_prompt(attempt: Attempt) -> AgentEvent {
     AgentEvent { attempt: Some(attempt), what: AgentNews::Completed { stop_reason: StopReason::Cancelled } }
 }
 
-/// Sends the last event of an actor. A prompt that still waits reaches no agent, so the event names its attempt.
+/// Sends the last event of an actor whose agent was stopped, or never ran.
 pub(crate) async fn tell_gone(orders: &mut Orders, events: &mpsc::Sender<AgentEvent>, prompted: Option<Attempt>, why: String) {
+    tell_end(orders, events, prompted, false, why).await;
+}
+
+/// Sends the last event of an actor. A prompt that still waits reaches no agent, so the event names its attempt.
+pub(crate) async fn tell_end(
+    orders: &mut Orders,
+    events: &mpsc::Sender<AgentEvent>,
+    prompted: Option<Attempt>,
+    was_killed: bool,
+    why: String,
+) {
     let waiting = orders.close().map(|prompt| prompt.attempt);
     let had_prompt = prompted.is_some();
+    let what = AgentNews::Gone { had_prompt, was_killed, why };
     // Fails if the gateway has ended. The next gateway looks for agents itself.
-    let _unheard = events.send(AgentEvent { attempt: prompted.or(waiting), what: AgentNews::Gone { had_prompt, why } }).await;
+    let _unheard = events.send(AgentEvent { attempt: prompted.or(waiting), what }).await;
 }
 
 /// When the output of an agent that has ended is read no further.

@@ -121,7 +121,7 @@ impl CommandActor {
                     }
                     AttemptEnd::Gone { had_prompt: false, why } => {
                         self.orders.close();
-                        let what = AgentNews::Gone { had_prompt: false, why };
+                        let what = AgentNews::Gone { had_prompt: false, was_killed: false, why };
                         // Fails if the gateway has ended.
                         let _unheard = self.tell(&attempt, what).await;
                         return;
@@ -364,7 +364,7 @@ fn verdict(ended: Ended, process: &AgentProcess, last_line: Option<String>) -> A
 
 /// Puts the prompt on disk, whole, before anything is started with it.
 fn write_prompt(prompt: &Prompt, file: &Path) -> std::io::Result<()> {
-    let text: Vec<&str> = prompt.blocks.iter().map(|Block::Text(text)| text.as_str()).collect();
+    let text: Vec<&str> = prompt.blocks.iter().map(Block::text).collect();
     let (Some(dir), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) else {
         return Err(std::io::ErrorKind::InvalidInput.into());
     };

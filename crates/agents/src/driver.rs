@@ -118,6 +118,17 @@ impl Attempt {
 pub enum Block {
     /// Text for the agent to read.
     Text(String),
+    /// A command of the agent's own, such as `/compact`.
+    Command(String),
+}
+
+impl Block {
+    /// The words.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Command(text) => text,
+        }
+    }
 }
 
 /// A prompt that waits for its agent.
@@ -186,6 +197,8 @@ pub enum AgentNews {
     Gone {
         /// Whether it may have acted on the prompt of the attempt.
         had_prompt: bool,
+        /// Whether a signal ended it that this driver did not send.
+        was_killed: bool,
         /// Why, in a sentence for people.
         why: String,
     },

@@ -91,7 +91,7 @@ impl AgentName {
             Self::Codex => "Codex needs its ACP adapter: npm install -g @zed-industries/codex-acp",
             Self::Opencode => "npm install -g opencode-ai",
             Self::Kimi => "npm install -g @moonshot-ai/kimi-code",
-            Self::Hermes => "pip install 'hermes-agent[acp]'",
+            Self::Hermes => "pip install 'hermes-agent[mcp,acp]'",
             Self::Gemini => "npm install -g @google/gemini-cli",
             Self::Qwen => "npm install -g @qwen-code/qwen-code",
         }

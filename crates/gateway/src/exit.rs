@@ -29,6 +29,11 @@ impl StopSignal {
     }
 }
 
+/// How a gateway ends that a user stopped, as its row in `run` has it.
+pub(crate) const HOW_STOPPED: &str = "stop";
+/// The same for Ctrl-C of `gateway run`.
+pub(crate) const HOW_INTERRUPTED: &str = "sigint";
+
 /// How a gateway ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit {

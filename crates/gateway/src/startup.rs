@@ -1,6 +1,7 @@
 //! The start of a gateway: lock, agents of an earlier run, one commit for every turn that was running, the breaker.
 
 use crate::coordinator::{Coordinator, FoundAttempts, Gateway, Live, Parts, driver_attempt, now};
+use crate::exit::{HOW_INTERRUPTED, HOW_STOPPED};
 use crate::rules::breaker::{BREAKER_STARTS, RunStart, judge};
 use crate::rules::turn::{MarkWindow, Turn};
 use crate::settings::GatewaySettings;
@@ -42,11 +43,10 @@ pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator
     let place = AgentPlace::of_login(&engine, &settings.user, &settings.user_home, &[("OUTLAST_HOME", settings.home.as_os_str())]);
     let place = place.finding(&settings.outlast);
     let (run, started_at) = (loaded.last_run + 1, now());
-    let has_found_interrupted = loaded
-        .conversations
-        .iter()
-        .flat_map(|(_, turns)| turns)
-        .any(|turn| is_news_of_interruption(&turn.turn, settings.mark_window, started_at));
+    // Only a user starts a gateway after a user stopped one, so neither is part of a loop.
+    let was_stopped = matches!(store.last_end()?.as_deref(), Some(HOW_STOPPED | HOW_INTERRUPTED));
+    let mut turns = loaded.conversations.iter().flat_map(|(_, turns)| turns);
+    let has_found_interrupted = !was_stopped && turns.any(|turn| is_news_of_interruption(&turn.turn, settings.mark_window, started_at));
     let mut starts = store.last_runs(BREAKER_STARTS - 1)?;
     starts.push(RunStart { at: started_at, has_found_interrupted });
     let breaker = judge(&starts);

@@ -72,6 +72,9 @@ pub(crate) trait Store: Send {
     /// Whether a turn of a generation was completed.
     fn has_history(&self, key: &str, generation: u32) -> Result<bool, StoreError>;
 
+    /// How the last run of the gateway ended ([`StoreChange::RunEnded`]); nothing if it was killed.
+    fn last_end(&self) -> Result<Option<String>, StoreError>;
+
     /// The last starts of the gateway, oldest first.
     fn last_runs(&self, limit: usize) -> Result<Vec<RunStart>, StoreError>;
 }

@@ -3,7 +3,9 @@
 use super::AcpSettings;
 use super::line::parse_line;
 use super::talk::{Effect, Talk, TalkEnd};
-use crate::actor::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_LIMIT, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
+use crate::actor::{
+    ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_LIMIT, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_end, tell_gone, until,
+};
 use crate::driver::{AgentEvent, AgentFault, AgentNews, Conversation, Order, Orders};
 use crate::program::{AgentInput, AgentOutput, AgentPlace, AgentProcess, Ended, Launch, retried};
 use outlast_acp::{Line, Splitter, TerminalAnswer, TerminalService};
@@ -387,6 +389,7 @@ impl Actor {
         if matches!(end, DriveEnd::Detached) {
             return;
         }
+        let was_killed = matches!(self.end, Some((Ended::Killed { .. }, _)));
         let mut attempt = self.talk.close();
         // Lines for the agent are dropped, because it is stopped. Reports belong to the turn.
         for effect in self.talk.take_effects() {
@@ -419,7 +422,7 @@ impl Actor {
                 return;
             }
         }
-        tell_gone(orders, events, attempt, why).await;
+        tell_end(orders, events, attempt, was_killed, why).await;
     }
 }
 

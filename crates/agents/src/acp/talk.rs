@@ -29,6 +29,10 @@ const MAX_FAILURE_CHARS: usize = 500;
 /// once, so this is for an agent that does not answer.
 const REPLAY_SILENCE_LIMIT: Duration = Duration::from_secs(2);
 
+/// Comes before text that begins with a slash. Agents take such text for a command of their own, and some end the turn without a word if they do not know it. It has to
+/// be words: opencode joins all blocks and removes spaces before it looks for the slash.
+const LEAD_BEFORE_SLASH: &str = "The user wrote:";
+
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
@@ -138,7 +142,9 @@ impl Talk {
     pub(super) fn prompt(&mut self, prompt: Prompt, now: Instant) {
         let Stage::Open { session } = &self.stage else { return };
         let summary = self.summary.take().map(Block::Text);
-        let mut texts: Vec<String> = summary.into_iter().chain(prompt.blocks).map(|Block::Text(text)| text).collect();
+        let blocks: Vec<Block> = summary.into_iter().chain(prompt.blocks).collect();
+        let lead = blocks.first().filter(|first| is_taken_for_command(first)).map(|_| LEAD_BEFORE_SLASH.to_owned());
+        let mut texts: Vec<String> = lead.into_iter().chain(blocks.iter().map(|block| block.text().to_owned())).collect();
         // Some agents join blocks without a separator: the end of a note and the words of a person would be one line.
         if let Some((_, before)) = texts.split_last_mut() {
             before.iter_mut().for_each(|text| text.push_str("\n\n"));
@@ -354,6 +360,13 @@ impl Talk {
         self.stage = Stage::Over;
         self.effects.push(Effect::End(end));
     }
+}
+
+/// Whether an agent would take a text that is to be read for a command.
+fn is_taken_for_command(block: &Block) -> bool {
+    // The byte order mark counts as a space in JavaScript.
+    let is_space = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
+    matches!(block, Block::Text(text) if text.trim_start_matches(is_space).starts_with('/'))
 }
 
 fn shown(failure: &RpcFailure) -> String {

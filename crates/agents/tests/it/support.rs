@@ -142,7 +142,7 @@ impl Chat {
     pub(crate) async fn gone(&mut self) -> (Option<Attempt>, bool, String) {
         loop {
             let event = self.next().await.expect("the last event is that the agent is gone");
-            if let AgentNews::Gone { had_prompt, why } = event.what {
+            if let AgentNews::Gone { had_prompt, why, .. } = event.what {
                 assert_eq!(self.next().await, None);
                 return (event.attempt, had_prompt, why);
             }

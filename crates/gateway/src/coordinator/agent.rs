@@ -1,18 +1,19 @@
 //! Agents: prompts and cancels in one direction, reports in the other.
 
 use super::Coordinator;
-use super::batch::{Batch, Deed};
+use super::batch::{Batch, Deed, about};
 use super::input::Input;
 use super::live::{Actor, Live, OpenAttempt, PromptState};
 use crate::rules::change::{AgentReport, Event, Prompt};
 use crate::rules::conversation::TurnId;
+use crate::rules::text::Line;
 use crate::rules::turn::{FailureReason, Turn};
 use crate::store::TurnBody;
 use outlast_agents::{
     AgentEvent, AgentFault, AgentNews, Attempt, Conversation, Decision, OptionKind, PermissionAsk, SettledBy, StopReason, ToolLine,
     ToolStatus,
 };
-use outlast_wire::v1::chat::{ChatEvent, Content, LineBody, PermissionBody, PermissionOption, TextBody, ToolBody, ToolState};
+use outlast_wire::v1::chat::{ChatEvent, Content, LineBody, Part, PermissionBody, PermissionOption, TextBody, ToolBody, ToolState};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +24,9 @@ const MAX_DRAFT_BYTES: usize = 2 << 20;
 const MAX_SUMMARY_TURNS: usize = 20;
 /// It has at most this many characters of each text.
 const MAX_SUMMARY_CHARS: usize = 2000;
+/// What a person reads in place of a reply without words.
+const ANSWERED_NOTHING: &str = "(the agent answered nothing)";
+
 impl Coordinator {
     /// Gives a prompt to the agent of a conversation, which is started if need be. Its start is committed.
     pub(super) fn prompt(&mut self, key: &str, prompt: &Prompt) {
@@ -125,7 +129,8 @@ impl Coordinator {
             let _ended = to.send(Input::ActorOver { key: of, actor: number }).await;
         });
         let (handle, is_per_turn) = (started.handle, self.is_per_turn(&choice));
-        let actor = Actor { number, handle, generation, choice, is_per_turn, open: None, is_leaving: false, was_ready: false };
+        let actor =
+            Actor { number, handle, generation, choice, is_per_turn, open: None, is_leaving: false, was_ready: false, has_gone: false };
         if let Some(live) = self.chats.get_mut(key) {
             live.actor = Some(actor);
         }
@@ -213,8 +218,8 @@ impl Coordinator {
             return self.draft(&key, text);
         }
         batch.again(Input::Agent { key: key.clone(), actor, event: Box::new(event.clone()) });
-        if let AgentNews::Gone { had_prompt, why } = event.what {
-            return self.gone(&key, is_open, had_prompt, why, batch);
+        if let AgentNews::Gone { had_prompt, was_killed, why } = event.what {
+            return self.gone(&key, is_open, AgentEnd { had_prompt, was_killed, why }, batch);
         }
         if let AgentNews::Ready { session, .. } = event.what {
             let is_current = self.chats.get(&key).is_some_and(|live| live.actor.as_ref().is_some_and(|own| live.fits(own)));
@@ -341,9 +346,25 @@ impl Coordinator {
     /// The agent has answered, or failed: the texts that waited are written, and the rules decide what follows.
     fn attempt_over(&mut self, key: &str, report: AgentReport, why: Option<String>, batch: &mut Batch) {
         self.write_texts(key, batch);
+        if report == AgentReport::Completed {
+            self.tell_empty_reply(key, batch);
+        }
         let Some(live) = self.touch(key, batch) else { return };
         let Some(open) = live.actor.as_mut().and_then(|actor| actor.open.take()) else { return };
         self.report(key, open.head, open.attempt, report, why, batch);
+    }
+
+    /// Writes that a completed attempt has no words, so that a person who comes later does not look for a reply.
+    fn tell_empty_reply(&mut self, key: &str, batch: &mut Batch) {
+        let Some(open) = self.open_of(key) else { return };
+        let (head, attempt) = (open.head, open.attempt);
+        // If the texts cannot be read, there may be a reply.
+        let Ok(written) = self.store.texts(head, attempt) else { return };
+        let has_words = |text: &str| !text.trim().is_empty();
+        let is_new_text = |part: &Part| matches!(part.content(), Content::Text(body) if has_words(&body.text));
+        if !written.iter().any(|text| has_words(text)) && !batch.parts_of(head, attempt).any(is_new_text) {
+            self.own_part(key, &Content::Line(LineBody::new(ANSWERED_NOTHING, "empty")), batch);
+        }
     }
 
     fn write_texts(&mut self, key: &str, batch: &mut Batch) {
@@ -376,29 +397,44 @@ impl Coordinator {
             }
         }
         // A sentence of the driver's says more than the line of the rules.
-        let lines = self.apply(key, Event::Agent { head, attempt, report }, batch);
-        if let (true, Some(why), false) = (was_running, why, lines.is_empty()) {
-            self.part(key, Some(head), attempt, &Content::Line(LineBody::new(why, "failed")), batch);
+        let is_retried = |line: &Line| *line == Line::AgentEndedRetrying;
+        let lines = self.apply_saying(key, Event::Agent { head, attempt, report }, |line| *line != Line::AgentEndedRetrying, batch);
+        let retried = lines.iter().find(|line| is_retried(line));
+        match (was_running, why, retried) {
+            (true, Some(why), Some(line)) => {
+                let text = format!("{}. Trying again.", sentence(&why));
+                self.part(key, Some(head), attempt, &Content::Line(LineBody::new(text, about(line))), batch);
+            }
+            (_, _, Some(line)) => self.tell(key, *line, batch),
+            (true, Some(why), None) if !lines.is_empty() => {
+                self.part(key, Some(head), attempt, &Content::Line(LineBody::new(why, "failed")), batch);
+            }
+            _ => {}
         }
         debug_assert_eq!(before, batch.now);
     }
 
     /// An agent is gone, with its whole tree.
-    fn gone(&mut self, key: &str, is_open: bool, had_prompt: bool, why: String, batch: &mut Batch) {
+    fn gone(&mut self, key: &str, is_open: bool, end: AgentEnd, batch: &mut Batch) {
         let Some(actor) = self.chats.get(key).and_then(|live| live.actor.as_ref()) else { return };
+        let AgentEnd { had_prompt, was_killed, why } = end;
         let open = actor.open.clone();
         let can_try_another = !actor.is_leaving
             && open.as_ref().is_some_and(|open| {
                 !open.has_moved
                     && match open.prompt {
                         PromptState::Refused => true,
-                        // It had worked before, and ended before it looked at this prompt.
-                        PromptState::Waiting => actor.was_ready && !had_prompt,
+                        // It had worked before and ended before it looked at this prompt, or was killed while it started.
+                        PromptState::Waiting => (actor.was_ready || was_killed) && !had_prompt,
                         PromptState::Given | PromptState::Withdrawn => false,
                     }
             });
         let is_wanted = open.as_ref().is_some_and(|open| is_running(self.chats.get(key), open));
         if can_try_another && is_wanted {
+            // The end of its channel may be in the same batch, and is no second end.
+            if let Some(actor) = self.chats.get_mut(key).and_then(|live| live.actor.as_mut()) {
+                actor.has_gone = true;
+            }
             return batch.deed(Deed::PromptAgain { key: key.to_owned() });
         }
         if is_open {
@@ -408,22 +444,44 @@ impl Coordinator {
             live.actor = None;
         }
         if let Some(open) = open {
-            self.report(key, open.head, open.attempt, AgentReport::Gone { had_prompt }, Some(why), batch);
+            let report = match (had_prompt, was_killed) {
+                (false, true) => AgentReport::Failed { why: FailureReason::KilledAtStart },
+                _ => AgentReport::Gone { had_prompt },
+            };
+            self.report(key, open.head, open.attempt, report, Some(why), batch);
         }
     }
 
     /// A driver that ended without a last word broke down.
     pub(super) fn actor_over(&mut self, key: &str, actor: u64, batch: &mut Batch) {
         let Some(own) = self.chats.get(key).and_then(|live| live.actor.as_ref()).filter(|own| own.number == actor) else { return };
+        if own.has_gone {
+            return;
+        }
         let had_prompt = own.open.as_ref().is_some_and(|open| open.prompt == PromptState::Given);
         batch.again(Input::ActorOver { key: key.to_owned(), actor });
-        self.gone(key, true, had_prompt, "the driver of the agent broke down".into(), batch);
+        let why = "the driver of the agent broke down".to_owned();
+        self.gone(key, true, AgentEnd { had_prompt, was_killed: false, why }, batch);
     }
 
     pub(super) fn cannot_start(&mut self, key: &str, head: TurnId, attempt: u32, why: String, batch: &mut Batch) {
         batch.again(Input::CannotStart { key: key.to_owned(), head, attempt, why: why.clone() });
         self.report(key, head, attempt, AgentReport::Gone { had_prompt: false }, Some(why), batch);
     }
+}
+
+/// A message as the begin of a sentence.
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// How an agent ended.
+struct AgentEnd {
+    had_prompt: bool,
+    /// Not by its driver.
+    was_killed: bool,
+    why: String,
 }
 
 /// The name of a start for its driver. The generation's name is part of it, so a deleted database never leads to a process that was used before.

@@ -15,7 +15,7 @@ use crate::rules::key::{LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
 use crate::rules::reset::LiveProcesses;
 use crate::rules::text::Line;
 use crate::rules::turn::{DrainKind, InterruptReason, Turn, TurnKind};
-use crate::store::{ChatState, LastOrder, TurnBody};
+use crate::store::{ChatState, ConversationRecord, LastOrder, TurnBody};
 use outlast_agents::Decision;
 use outlast_core::OsText;
 use outlast_wire::code;
@@ -34,6 +34,9 @@ const MAX_ID_LEN: usize = 128;
 const MAX_CONVERSATIONS: usize = 10_000;
 /// The longest shell line or name of an agent.
 const MAX_AGENT_LEN: usize = 64 << 10;
+
+/// How many generations are looked at for one that continued another.
+const MAX_LOOKED_AT_GENERATIONS: usize = 100;
 
 /// A message as its sender has it.
 struct Said {
@@ -110,7 +113,10 @@ impl Coordinator {
             ChatRequest::Restart { from } => {
                 tracing::info!(from, "asked to restart");
                 self.begin_drain(Drain::restart(self.settings.drain_timeout).asked_by(from), batch);
-                return batch.deed(Deed::AnswerAnyway { to, written: Done::ok(), unwritten: Done::word("unmarked") });
+                // A stop that is under way stays one.
+                let is_stopping = self.drain.as_ref().is_some_and(|drain| drain.kind == DrainKind::Shutdown);
+                let (written, unwritten) = if is_stopping { ("stopping", "stopping") } else { ("ok", "unmarked") };
+                return batch.deed(Deed::AnswerAnyway { to, written: Done::word(written), unwritten: Done::word(unwritten) });
             }
             ChatRequest::Shutdown { timeout_ms, from } => {
                 tracing::info!(from, "asked to end");
@@ -273,7 +279,7 @@ impl Coordinator {
             return Err(refusal(code::TOO_MANY, what, "use one of them again: `/new` starts it anew; `outlast chat list` shows them"));
         }
         let agent = agent.or_else(|| self.settings.agent.clone().map(AgentChoice::Agent)).ok_or_else(|| {
-            let what = format!("the conversation {} is new, and no agent was chosen for it", shown_name(key));
+            let what = format!("there is no conversation {}; to begin it, choose an agent", shown_name(key));
             let names = agent_names(&self.settings.agents);
             let hint =
                 format!("give --agent NAME or --command CMD. Agents are {names}. `agent` in the section [gateway] of config.toml chooses one for all; `outlast gateway restart` after a change");
@@ -323,7 +329,8 @@ impl Coordinator {
             ChatOrder::New => (Event::New, None),
             ChatOrder::Resume(Some(number)) if number != u64::from(current) => {
                 let earlier = self.reading().earlier(key, number)?;
-                (Event::Return { to: earlier.generation.number }, Some(earlier))
+                let continued_in = self.continued_in(key, &earlier)?;
+                (Event::Return { to: earlier.generation.number, continued_in }, Some(earlier))
             }
             ChatOrder::Resume(Some(_)) if live.conversation.standing() == conversation::Standing::Active => {
                 let said = format!("Generation {current} is the current one, and nothing in it is interrupted or suspended.");
@@ -352,6 +359,23 @@ impl Coordinator {
             live.chat.last_order = Some(LastOrder { request_id, answer: answer.clone() });
         }
         Ok(ChatAnswer::Changed(answer))
+    }
+
+    /// The last generation that continued an earlier one in the same session of the agent, and was answered there.
+    fn continued_in(&self, key: &str, earlier: &ConversationRecord) -> Result<Option<u32>, Error> {
+        let (Some(live), Some(session)) = (self.chats.get(key), &earlier.chat.agent_session) else { return Ok(None) };
+        let is_same = |chat: &ChatState| chat.agent == earlier.chat.agent && chat.agent_session.as_ref() == Some(session);
+        let current = live.conversation.generation.number;
+        for number in (earlier.generation.number + 1..=current).rev().take(MAX_LOOKED_AT_GENERATIONS) {
+            let continues = match number == current {
+                true => is_same(&live.chat),
+                false => self.store.generation(key, number).map_err(|e| store_failed(&e))?.is_some_and(|of| is_same(&of.chat)),
+            };
+            if continues && self.store.has_history(key, number).map_err(|e| store_failed(&e))? {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
     }
 
     fn allow(&mut self, key: &str, permission: &str, option: &str, batch: &mut Batch) -> Result<ChatAnswer, Error> {

@@ -149,6 +149,11 @@ impl Coordinator {
 
     /// Applies one event by the rules. Lines for the person are written with it; everything else is done after the commit. Returns the lines.
     pub(crate) fn apply(&mut self, key: &str, event: Event, batch: &mut Batch) -> Vec<Line> {
+        self.apply_saying(key, event, is_kept, batch)
+    }
+
+    /// The same, where only these lines are written.
+    pub(super) fn apply_saying(&mut self, key: &str, event: Event, is_written: fn(&Line) -> bool, batch: &mut Batch) -> Vec<Line> {
         let now = batch.now;
         let Some(live) = self.touch(key, batch) else { return Vec::new() };
         let before: Conversation = live.conversation.clone();
@@ -167,7 +172,7 @@ impl Coordinator {
             }
         }
         self.close_ended(key, &before, batch);
-        for line in &lines {
+        for line in lines.iter().filter(|line| is_written(line)) {
             self.tell(key, *line, batch);
         }
         lines
@@ -290,8 +295,13 @@ fn differences(key: &str, before: Option<&Live>, after: &Live, now: Time) -> (Ve
     (changes, turns)
 }
 
+/// Whether a line is part of the conversation. An order that changed nothing is only answered.
+fn is_kept(line: &Line) -> bool {
+    !matches!(line, Line::NothingToStop | Line::NothingToResume)
+}
+
 /// What a line is about, in a word for front ends.
-fn about(line: &Line) -> &'static str {
+pub(super) fn about(line: &Line) -> &'static str {
     match line {
         Line::Banner(_) => "banner",
         Line::KeptWhileDraining(_) | Line::KeptWhileHeld(_) => "kept",
@@ -301,9 +311,9 @@ fn about(line: &Line) -> &'static str {
         Line::Suspended => "suspended",
         Line::StartedAnew(_) | Line::Reset(..) | Line::ResumeExpired(_) | Line::NewConversation => "new",
         Line::TooOldToQuote => "obsolete",
-        Line::Stopped | Line::NothingToStop => "stopped",
+        Line::Stopped | Line::WaitingCancelled(_) | Line::NothingToStop => "stopped",
         Line::Continued | Line::NothingToResume => "resumed",
-        Line::Returned(_) => "returned",
+        Line::Returned(_) | Line::ReturnedLater(..) => "returned",
         Line::NoticesObsolete(..) => "notice",
         Line::Waiting(_) => "waiting",
     }

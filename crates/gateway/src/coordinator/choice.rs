@@ -63,6 +63,11 @@ impl Coordinator {
     /// Program and arguments of an agent; or what is wrong, and what to do.
     pub(super) fn argv_of(&self, name: &str) -> Result<Vec<String>, (String, String)> {
         if let Some(agent) = self.settings.agents.get(name).filter(|agent| !agent.argv.is_empty()) {
+            let program = Path::new(&agent.argv[0]);
+            if program.is_absolute() && !program.exists() {
+                let what = format!("there is no program {}", program.display());
+                return Err((what, format!("set `argv` in [gateway.agents.{name}] of config.toml, then run `outlast gateway restart`")));
+            }
             return Ok(agent.argv.clone());
         }
         let Ok(known) = name.parse::<AgentName>() else { return Err(unknown_agent(name, &self.settings.agents)) };

@@ -5,7 +5,7 @@
 use super::Coordinator;
 use super::batch::Batch;
 use super::live::Live;
-use crate::exit::{EXIT_RESTART, EXIT_UNASKED, Exit, StopSignal};
+use crate::exit::{EXIT_RESTART, EXIT_UNASKED, Exit, HOW_INTERRUPTED, HOW_STOPPED, StopSignal};
 use crate::lock::LockWord;
 use crate::rules::change::Event;
 use crate::rules::text::Line;
@@ -45,13 +45,13 @@ impl Drain {
     }
 
     pub(crate) fn stop(limit: Duration) -> Self {
-        Self::new(DrainKind::Shutdown, limit, Exit { code: 0, word: LockWord::Stopped, how: "stop", does_return: false })
+        Self::new(DrainKind::Shutdown, limit, Exit { code: 0, word: LockWord::Stopped, how: HOW_STOPPED, does_return: false })
     }
 
     fn signal(limit: Duration, signal: StopSignal) -> Self {
         let exit = match signal {
             StopSignal::Terminate => Exit { code: EXIT_UNASKED, word: LockWord::Empty, how: "sigterm", does_return: true },
-            StopSignal::Interrupt => Exit { code: 0, word: LockWord::Stopped, how: "sigint", does_return: false },
+            StopSignal::Interrupt => Exit { code: 0, word: LockWord::Stopped, how: HOW_INTERRUPTED, does_return: false },
         };
         Self::new(DrainKind::Shutdown, limit, exit)
     }

@@ -5,7 +5,8 @@ use crate::owner::Asker;
 use crate::rules::conversation::TurnId;
 use crate::rules::reset::LiveProcesses;
 use outlast_agents::AgentEvent;
-use outlast_client::Notices;
+use outlast_client::Told;
+use outlast_core::Notice;
 use outlast_wire::v1::chat::{Accepted, Changed, ChatEvent, ChatRequest, Conversations, GatewayStatus, Opened, Part, Shown, TurnInfo};
 use outlast_wire::v1::{Done, Error};
 use serde::Serialize;
@@ -32,7 +33,7 @@ pub(crate) enum Input {
     /// The connection to the engine broke.
     EngineLost,
     /// Notices were leased, or could not be.
-    Taken { key: String, generation: String, connection: u64, taken: Result<Notices, String> },
+    Taken { key: String, generation: String, connection: u64, taken: Result<TakenNotices, String> },
     /// The engine answered an acknowledgement with `ok`.
     Acknowledged { key: String, event_ids: Vec<String> },
     /// The engine's list of what runs in the session of a conversation, or that it did not answer.
@@ -88,4 +89,13 @@ pub(crate) struct Followed {
 pub(crate) struct WaitingEvent {
     pub(crate) event: ChatEvent,
     pub(crate) room: OwnedSemaphorePermit,
+}
+
+/// What a take gave.
+pub(crate) struct TakenNotices {
+    pub(super) notices: Vec<Told>,
+    /// How many the engine dropped instead, because they are for another generation.
+    pub(super) too_late: u64,
+    /// Those of them that could be looked up, oldest first.
+    pub(super) late: Vec<Notice>,
 }

@@ -36,11 +36,26 @@ impl Coordinator {
         if word == LockWord::Empty {
             self.disown_others().await;
         }
-        let ended = StoreChange::RunEnded { id: self.run, at: now(), how: exit.how.to_owned() };
-        if let Err(error) = self.store.commit(&[ended]) {
+        let mut changes = self.seen_until_the_end();
+        changes.push(StoreChange::RunEnded { id: self.run, at: now(), how: exit.how.to_owned() });
+        if let Err(error) = self.store.commit(&changes) {
             tracing::warn!(%error, "the end of this run was not written down");
         }
         word
+    }
+
+    /// What open terminals were sent counts as seen: they have no gateway left that they could report it to.
+    fn seen_until_the_end(&mut self) -> Vec<StoreChange> {
+        let mut changes = Vec::new();
+        for (key, live) in self.chats.iter_mut().filter(|(_, live)| live.attendants > 0) {
+            // If it cannot be read, parts are shown again.
+            let last = self.store.last_part(key).ok().flatten();
+            if last > live.chat.seen {
+                live.chat.seen = last;
+                changes.push(StoreChange::Conversation(Box::new(live.record(key))));
+            }
+        }
+        changes
     }
 
     /// Reports to the engine for which sessions it should start no gateway: another program uses their keys in the same home, or no more of their notices are taken

@@ -77,6 +77,8 @@ pub(crate) struct Actor {
     pub(crate) is_leaving: bool,
     /// It was ready once, so a prompt that it did not take can be given to another one.
     pub(crate) was_ready: bool,
+    /// It has said its last word, and another one is about to get its prompt.
+    pub(crate) has_gone: bool,
 }
 
 /// An attempt that an agent works on.
@@ -335,8 +337,15 @@ impl Live {
         info.agent = self.chat.agent.as_ref().map(agent_words);
         info.open_turns = self.conversation.rows.iter().filter(|row| row.turn.is_open()).count() as u64;
         info.last_message_at = self.conversation.last_message_at;
-        info.waits_for = self.waits_for.map(|reason| Line::Waiting(reason).to_string());
+        let question = || self.has_question().then(|| "The agent waits for a permission.".to_owned());
+        info.waits_for = self.waits_for.map(|reason| Line::Waiting(reason).to_string()).or_else(question);
         info
+    }
+
+    /// Whether the running turn waits for an answer to a question about a permission.
+    fn has_question(&self) -> bool {
+        let open = self.actor.as_ref().and_then(|actor| actor.open.as_ref());
+        open.is_some_and(|open| open.permissions.values().any(|asked| asked.answer.is_none()))
     }
 }
 

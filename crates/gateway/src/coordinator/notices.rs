@@ -6,7 +6,7 @@
 //! Decision 199: docs/decisions/gateway.md.
 
 use super::batch::Batch;
-use super::input::Input;
+use super::input::{Input, TakenNotices};
 use super::{Coordinator, later};
 use crate::rules::change::{Event, LeasedNotice};
 use crate::rules::conversation::{Cause, TurnId};
@@ -15,7 +15,8 @@ use crate::rules::shown::shown;
 use crate::rules::text::Line;
 use crate::rules::turn::ObsoleteReason;
 use crate::store::TurnBody;
-use outlast_client::{Notices, Owner, Take, Told, Verdict};
+use outlast_client::{Client, History, Notices, Owner, Take, Told, Verdict};
+use outlast_core::Notice;
 use outlast_wire::v1::chat::{Content, LineBody};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,21 @@ const NOTICE_LEASE: Duration = Duration::from_secs(10);
 const MAX_NOT_OURS: usize = 10_000;
 /// How many notices for the gateway itself are taken at once.
 const MAX_OWN_NOTICES: u32 = 100;
+
+/// What people read after a notice that starts no turn.
+const OF_EARLIER_GENERATION: &str = "(of an earlier generation; the agent is not told)";
+/// How many notices of earlier generations are shown one by one. The others are counted.
+const MAX_LATE_SHOWN: u64 = 20;
+
+/// The notices that a take has just dropped. Without an answer they are only counted.
+async fn late(engine: &Client, generation: &str, count: u64) -> Vec<Notice> {
+    let limit = u32::try_from(count.min(MAX_LATE_SHOWN)).unwrap_or(u32::MAX);
+    if limit == 0 {
+        return Vec::new();
+    }
+    let dropped = engine.history(History::default().in_state("dropped").newest_first().limit(limit)).await.unwrap_or_default();
+    dropped.into_iter().rev().map(|told| told.event).filter(|notice| notice.generation != generation).collect()
+}
 
 impl Coordinator {
     pub(crate) fn notices_open(&mut self, sessions: Vec<String>, connection: u64) {
@@ -77,7 +93,12 @@ impl Coordinator {
         let task = tokio::spawn(async move {
             let limit = u32::try_from(MAX_NOTICES_PER_TURN).unwrap_or(u32::MAX);
             let taken = engine.take(&Take::default().limit(limit).lease(NOTICE_LEASE)).await;
-            let taken = taken.map_err(|e| e.to_string());
+            let taken = match taken {
+                Ok(Notices { notices, too_late, .. }) => {
+                    Ok(TakenNotices { notices, too_late, late: late(&engine, &generation, too_late).await })
+                }
+                Err(error) => Err(error.to_string()),
+            };
             if taken.as_ref().is_ok_and(|taken| taken.notices.is_empty()) {
                 tokio::task::block_in_place(|| crate::points::reach("gateway.notices.none"));
             }
@@ -102,7 +123,7 @@ impl Coordinator {
     }
 
     /// Writes leased notices down. What starts with them is part of the same commit.
-    pub(crate) fn taken(&mut self, key: String, generation: &str, connection: u64, taken: Result<Notices, String>, batch: &mut Batch) {
+    pub(crate) fn taken(&mut self, key: String, generation: &str, connection: u64, taken: Result<TakenNotices, String>, batch: &mut Batch) {
         if self.taking.get(&key).is_some_and(|(of, _)| of == generation) {
             self.taking.remove(&key);
         }
@@ -120,10 +141,11 @@ impl Coordinator {
                 return;
             }
         };
-        if taken.too_late > 0 {
-            let count = usize::try_from(taken.too_late).unwrap_or(usize::MAX);
-            // If the commit fails, the engine still has them on record.
-            self.tell(&key, Line::NoticesObsolete(ObsoleteReason::EarlierGeneration, count), batch);
+        // If the commit fails, the engine still has them on record.
+        let named = taken.late.iter().filter(|notice| self.tell_late(&key, notice, batch)).count();
+        let unnamed = usize::try_from(taken.too_late).unwrap_or(usize::MAX).saturating_sub(named);
+        if unnamed > 0 {
+            self.tell(&key, Line::NoticesObsolete(ObsoleteReason::EarlierGeneration, unnamed), batch);
         }
         let notices = taken.notices;
         if notices.is_empty() {
@@ -131,7 +153,7 @@ impl Coordinator {
             return;
         }
         crate::points::reach("gateway.notice.leased");
-        let again = Ok(Notices::new(notices.clone(), None));
+        let again = Ok(TakenNotices { notices: notices.clone(), too_late: 0, late: Vec::new() });
         batch.again(Input::Taken { key: key.clone(), generation: generation.to_owned(), connection, taken: again });
         for told in &notices {
             self.write_notice(&key, told, connection, batch);
@@ -156,7 +178,14 @@ impl Coordinator {
         live.add_detail(turn, body, now);
         let generation = Some(told.event.generation.clone()).filter(|name| !name.is_empty());
         let leased = LeasedNotice { turn, event_id, known_as, generation, leases: told.attempts };
-        self.apply(key, Event::Notice(leased), batch);
+        let is_earlier = |line: &Line| matches!(line, Line::NoticesObsolete(ObsoleteReason::EarlierGeneration, _));
+        let is_written = |line: &Line| !matches!(line, Line::NoticesObsolete(ObsoleteReason::EarlierGeneration, _));
+        let lines = self.apply_saying(key, Event::Notice(leased), is_written, batch);
+        if let Some(line) = lines.iter().find(|line| is_earlier(line))
+            && !self.tell_late(key, &told.event, batch)
+        {
+            self.tell(key, *line, batch);
+        }
         let Some(live) = self.touch(key, batch) else { return };
         let Some(row) = live.conversation.row(turn) else {
             live.details.remove(&turn);
@@ -168,6 +197,16 @@ impl Coordinator {
         if let (true, Some(text)) = (is_open, shown(&told.event, mode)) {
             self.part(key, Some(turn), 0, &Content::Line(LineBody::new(text, "notice")), batch);
         }
+    }
+
+    /// Shows a notice of an earlier generation, which starts no turn. False if nothing is shown of it.
+    fn tell_late(&mut self, key: &str, notice: &Notice, batch: &mut Batch) -> bool {
+        let Some(text) = shown(notice, self.settings.notices) else { return false };
+        let (first, rest) = text.split_once('\n').map_or((text.as_str(), None), |(first, rest)| (first, Some(rest)));
+        let mut text = format!("{first} {OF_EARLIER_GENERATION}");
+        rest.into_iter().for_each(|rest| text.extend(["\n", rest]));
+        self.part(key, None, 0, &Content::Line(LineBody::new(text, "notice")), batch);
+        true
     }
 
     /// Tells the engine that a notice is written down.

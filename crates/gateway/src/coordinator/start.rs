@@ -127,16 +127,16 @@ impl Coordinator {
         let words = prompt.rows.iter().filter_map(|id| {
             let body = live.details.get(id)?.body.clone();
             Some(match &*body {
-                TurnBody::Message { words } => words.clone(),
+                TurnBody::Message { words } => block_of(words),
                 TurnBody::Notice { text, is_repeat } => {
                     let is_certain = *is_repeat || !is_first || live.certain.get(id).is_some_and(|c| self.is_certain(c));
                     // The text of a repeat is marked already, and the note of a restart says more.
-                    if is_certain { text.clone() } else { format!("{MAYBE_A_REPEAT}\n{text}") }
+                    Block::Text(if is_certain { text.clone() } else { format!("{MAYBE_A_REPEAT}\n{text}") })
                 }
             })
         });
         // Messages never share a prompt.
-        note.into_iter().chain(announce_header(prompt.rows.len())).chain(words).map(Block::Text).collect()
+        note.into_iter().chain(announce_header(prompt.rows.len())).map(Block::Text).chain(words).collect()
     }
 
     fn words_of(&self, live: &Live, id: TurnId) -> Option<String> {
@@ -150,5 +150,26 @@ impl Coordinator {
     fn is_certain(&self, certainty: &Certainty) -> bool {
         let holds = certainty.lease_until.is_some_and(|until| until > now()) && certainty.connection == self.connection;
         certainty.is_acknowledged || holds
+    }
+}
+
+/// The words of a message for the agent. Two slashes before a name mean a command of the agent's own; any other words are text, whatever they begin with.
+fn block_of(words: &str) -> Block {
+    match words.strip_prefix("//") {
+        Some(name) if name.starts_with(|c: char| c != '/' && !c.is_whitespace()) => Block::Command(format!("/{name}")),
+        Some(_) | None => Block::Text(words.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_two_slashes_before_a_name_are_a_command_of_the_agents() {
+        assert_eq!(block_of("//compact now"), Block::Command("/compact now".into()));
+        for words in ["/etc/hosts is a path", "/compact", "// a comment", "//", "///", "a //b", ""] {
+            assert_eq!(block_of(words), Block::Text(words.into()));
+        }
     }
 }

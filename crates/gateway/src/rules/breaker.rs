@@ -16,7 +16,7 @@ pub const BREAKER_MAX_GAP: Duration = Duration::from_secs(300);
 pub struct RunStart {
     /// When the gateway started.
     pub at: Time,
-    /// Whether it found an interrupted turn, or interrupted one that it found running.
+    /// Whether it found an interrupted turn, or interrupted one that it found running, and the gateway before it was not stopped by a user.
     pub has_found_interrupted: bool,
 }
 

@@ -45,6 +45,8 @@ pub enum Event {
     Return {
         /// The earlier one, which has ended.
         to: u32,
+        /// The last generation that continued it before, in the same session of its agent.
+        continued_in: Option<u32>,
     },
     /// The drain timed out.
     DrainTimedOut {
@@ -177,7 +179,7 @@ pub fn apply(conversation: Conversation, event: Event, now: Time) -> (Conversati
         Event::Stop => change.stop(),
         Event::New => change.new_conversation(),
         Event::Resume => change.resume(),
-        Event::Return { to } => change.return_to(to),
+        Event::Return { to, continued_in } => change.return_to(to, continued_in),
         Event::DrainTimedOut { kind, has_prompt } => change.running_turn(TurnEvent::DrainTimedOut { kind, has_prompt }),
         Event::GatewayStarted { is_held } => {
             change.conversation.has_person_written = false;
@@ -349,8 +351,21 @@ impl Change {
     }
 
     fn new_conversation(&mut self) {
+        self.tell_cancelled();
         self.end_generation(StartedWhy::New, GenerationEnd::Asked);
         self.effects.push(Effect::Tell(Line::NewConversation));
+    }
+
+    /// Says what the end of the generation cancels.
+    fn tell_cancelled(&mut self) {
+        let is_begun = |row: &TurnRow| matches!(row.turn, Turn::Running { .. } | Turn::Interrupted { .. });
+        let waiting = self.conversation.queued(TurnKind::Message).count();
+        if self.conversation.heads().any(is_begun) {
+            self.effects.push(Effect::Tell(Line::Stopped));
+        }
+        if waiting > 0 {
+            self.effects.push(Effect::Tell(Line::WaitingCancelled(waiting)));
+        }
     }
 
     fn resume(&mut self) {
@@ -367,10 +382,12 @@ impl Change {
         self.effects.push(Effect::Tell(told));
     }
 
-    fn return_to(&mut self, earlier: u32) {
+    fn return_to(&mut self, earlier: u32, continued_in: Option<u32>) {
         self.conversation.has_person_written = true;
+        self.tell_cancelled();
         self.end_generation(StartedWhy::Resumed, GenerationEnd::Asked);
-        self.effects.push(Effect::Tell(Line::Returned(earlier)));
+        let told = continued_in.map_or(Line::Returned(earlier), |later| Line::ReturnedLater(earlier, later));
+        self.effects.push(Effect::Tell(told));
     }
 
     /// Ends the generation and starts the next. What stays open belongs to the next one.

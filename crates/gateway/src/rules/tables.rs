@@ -255,7 +255,7 @@ fn the_whole_table_of_conversations() {
             ("/stop", Event::Stop),
             ("/new", Event::New),
             ("/resume", Event::Resume),
-            ("/resume 7", Event::Return { to: 7 }),
+            ("/resume 7", Event::Return { to: 7, continued_in: None }),
         ];
         writeln!(table, "{name}: [{}]", rows_words(&before.rows)).unwrap();
         for (what, event) in events {
@@ -403,6 +403,7 @@ fn every_line_that_a_person_reads() {
         FailureReason::TimedOut,
         FailureReason::Garbled,
         FailureReason::CannotStart,
+        FailureReason::KilledAtStart,
         FailureReason::AgentEnded,
     ];
     let obsolete = [ObsoleteReason::EarlierGeneration, ObsoleteReason::GenerationEnded, ObsoleteReason::LeasedTooOften];
@@ -418,8 +419,9 @@ fn every_line_that_a_person_reads() {
         Line::Reset(ResetReason::Idle, 1),
         Line::Reset(ResetReason::Daily, 1),
     ]);
-    lines.extend([Line::ResumeExpired(1), Line::TooOldToQuote, Line::NewConversation, Line::Stopped, Line::NothingToStop]);
-    lines.extend([Line::Continued, Line::Returned(1), Line::NothingToResume]);
+    lines.extend([Line::ResumeExpired(1), Line::TooOldToQuote, Line::NewConversation, Line::Stopped]);
+    lines.extend([Line::WaitingCancelled(1), Line::WaitingCancelled(2), Line::NothingToStop]);
+    lines.extend([Line::Continued, Line::Returned(1), Line::ReturnedLater(1, 3), Line::NothingToResume]);
     lines.extend(obsolete.map(|why| Line::NoticesObsolete(why, 1)));
     lines.push(Line::NoticesObsolete(ObsoleteReason::GenerationEnded, 3));
     lines.extend(waits.map(Line::Waiting));

@@ -38,12 +38,16 @@ pub enum Line {
     NewConversation,
     /// `/stop` cancelled something.
     Stopped,
+    /// This many messages that waited are cancelled.
+    WaitingCancelled(usize),
     /// `/stop` found nothing to cancel.
     NothingToStop,
     /// `/resume` of a conversation that was suspended or held back.
     Continued,
     /// `/resume N` continued this earlier generation.
     Returned(u32),
+    /// The same, and the agent's session also has what this later generation said, which continued it.
+    ReturnedLater(u32, u32),
     /// `/resume` found nothing to continue.
     NothingToResume,
     /// This many notices are recorded and start no turn.
@@ -95,10 +99,11 @@ impl fmt::Display for Line {
             Self::Failed(FailureReason::TimedOut) => "Failed: the agent was silent for too long and was stopped.",
             Self::Failed(FailureReason::Garbled) => "Failed: the agent violated its protocol and was stopped.",
             Self::Failed(FailureReason::CannotStart) => "Failed: the agent cannot be started.",
+            Self::Failed(FailureReason::KilledAtStart) => "Failed: the agent was killed while it started.",
             Self::Failed(FailureReason::AgentEnded) => "Failed: the agent ended again in the middle of this turn.",
             Self::GaveUp => "Given up: this turn was interrupted in each of its three attempts.",
             Self::Suspended => {
-                "Suspended: three turns in a row were interrupted. Write to start a new generation, or use /resume to continue this one."
+                "Suspended: the last 3 attempts did not finish. Write to start a new generation, or use /resume to continue this one."
             }
             Self::StartedAnew(earlier) => {
                 return write!(f, "This conversation was suspended, so your message starts a new generation. {}", GoBack(*earlier));
@@ -118,9 +123,17 @@ impl fmt::Display for Line {
             }
             Self::NewConversation => "Started a new generation: the agent forgets what was said.",
             Self::Stopped => "Stopped.",
+            Self::WaitingCancelled(1) => "1 message that waited is cancelled.",
+            Self::WaitingCancelled(count) => return write!(f, "{count} messages that waited are cancelled."),
             Self::NothingToStop => "Nothing is running.",
             Self::Continued => "Continuing this conversation.",
             Self::Returned(earlier) => return write!(f, "Continuing where generation {earlier} ended."),
+            Self::ReturnedLater(earlier, later) => {
+                return write!(
+                    f,
+                    "Continuing generation {earlier}. The agent also knows what was said in generation {later}, which continued it."
+                );
+            }
             Self::NothingToResume => "Nothing is interrupted or suspended.",
             Self::NoticesObsolete(ObsoleteReason::EarlierGeneration | ObsoleteReason::GenerationEnded, count) => {
                 return write!(f, "Recorded {} from processes of an earlier generation; no turn is started.", notices(*count));
@@ -131,7 +144,7 @@ impl fmt::Display for Line {
             Self::Waiting(WaitReason::Suspended) => "Suspended. Write to start a new generation, or use /resume to continue this one.",
             Self::Waiting(WaitReason::Age) => "A turn was interrupted long ago. Write, or use /resume to continue it.",
             Self::Waiting(WaitReason::Breaker) => {
-                "The gateway was interrupted several times in a row, so it does not resume by itself. Write, or use /resume to continue."
+                "The gateway was interrupted several times in a row, so it resumes nothing by itself. A message or /resume continues."
             }
             Self::Waiting(WaitReason::Owner) => {
                 "The owner of this conversation may no longer speak here, so nothing is started without a message."

@@ -144,6 +144,8 @@ pub enum FailureReason {
     Garbled,
     /// The agent could not be started.
     CannotStart,
+    /// The agent was killed while it started, again.
+    KilledAtStart,
     /// The agent ended with the prompt, again.
     AgentEnded,
 }

@@ -351,6 +351,10 @@ impl Store for SqliteStore {
         self.ask(|db| db.prepare_cached(sql)?.exists(params![key, generation]))
     }
 
+    fn last_end(&self) -> Result<Option<String>, StoreError> {
+        self.ask(|db| db.query_row("SELECT how FROM run ORDER BY id DESC LIMIT 1", [], |r| r.get(0)).optional().map(Option::flatten))
+    }
+
     fn last_runs(&self, limit: usize) -> Result<Vec<RunStart>, StoreError> {
         let sql = "SELECT started_at, found_interrupted FROM run ORDER BY id DESC LIMIT ?1";
         let read = |r: &Row<'_>| Ok(RunStart { at: Time::from_micros(r.get(0)?), has_found_interrupted: r.get(1)? });

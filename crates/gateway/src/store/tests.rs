@@ -110,6 +110,9 @@ fn case_015_and_027_what_is_committed_is_there_again_and_nothing_else() {
     assert_eq!(store.texts(TurnId(3), 0).unwrap(), ["hi"]);
     assert_eq!(store.unattended_starts(KEY, at(0)).unwrap(), [at(3)]);
     assert_eq!(store.last_runs(2).unwrap(), [RunStart { at: at(1), has_found_interrupted: true }]);
+    assert_eq!(store.last_end().unwrap(), None, "killed");
+    store.commit(&[StoreChange::RunEnded { id: 1, at: at(9), how: "stop".into() }]).unwrap();
+    assert_eq!(store.last_end().unwrap().as_deref(), Some("stop"));
 }
 
 #[test]

@@ -56,6 +56,14 @@ pub(crate) async fn during<T>(ctx: &Context, about: About<'_>, left: &str, work:
     }
 }
 
+/// Makes a remark while the line is shown: in its place, and the line is drawn again below it.
+pub(crate) fn remark_above(ctx: &Context, text: &str) {
+    if is_seen(ctx) {
+        wipe();
+    }
+    ctx.out.remark(text);
+}
+
 /// Whether standard error is a terminal that can rewrite a line.
 fn is_seen(ctx: &Context) -> bool {
     !ctx.out.json && !ctx.world.is_dumb() && std::io::stderr().is_terminal()
@@ -161,10 +169,14 @@ impl StatusLine {
 impl Drop for StatusLine {
     fn drop(&mut self) {
         if self.shown.get() {
-            // A terminal that is gone shows nothing any more.
-            let _ = write!(std::io::stderr(), "\r\x1b[K").and_then(|()| std::io::stderr().flush());
+            wipe();
         }
     }
+}
+
+fn wipe() {
+    // A terminal that is gone shows nothing any more.
+    let _ = write!(std::io::stderr(), "\r\x1b[K").and_then(|()| std::io::stderr().flush());
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The end of a gateway and the start of the next one, case by case.
 
 use crate::support::{Bench, KEY, cat};
-use outlast_client::{AgentChoice, Shown, Standing, TurnOutcome, TurnState};
+use outlast_client::{AgentChoice, ChatEvent, Heard, Setup, Shown, Standing, TurnOutcome, TurnState};
 use outlast_testkit::product::{PATIENCE, Product, eventually, kill_and_wait, wait_for_end};
 use outlast_wire::frame;
 use outlast_wire::v1::chat::{ChatMessage, ChatRequest};
@@ -211,4 +211,94 @@ fn case_100_and_205_limits_come_from_the_environment_then_the_file_then_the_defa
     assert_eq!(of(Some("soon"), ""), (json!(60.0), json!(600.0)));
     // For idleness 0 means never, so that no value of it ends a gateway at once.
     assert_eq!(of(Some("-3"), "").1, json!(0.0));
+}
+
+/// Three stops within five minutes held back what the third one had interrupted.
+#[test]
+fn stops_of_a_user_hold_nothing_back() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    for (n, name) in ["one", "two", "three"].iter().enumerate() {
+        let key = format!("agent:main:local:dm:{name}");
+        bench.send_to(&key, "long", &agent);
+        bench.wait_for_prompts(2 * n + 1);
+        stop(&bench, Some(Duration::ZERO));
+        bench.start();
+        bench.wait_for_prompts(2 * n + 2);
+        bench.open_gate();
+        eventually("its end", || bench.try_show(&key).filter(|shown| shown.turns[0].outcome == Some(TurnOutcome::Completed)));
+        let lines = bench.lines_of(&key);
+        assert!(lines.iter().any(|line| line.starts_with("Resumed after a restart")), "{lines:?}");
+    }
+}
+
+/// What was on the screen when the gateway ended was shown again as if it had come while the user was away.
+#[test]
+fn what_an_open_terminal_was_sent_counts_as_seen_when_the_gateway_ends() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let seen = |bench: &Bench| {
+        let opened = bench.block(bench.chat().open(KEY, &Setup::default())).unwrap();
+        (opened.seen_part, opened.last_part)
+    };
+    stop(&bench, None);
+    bench.start();
+    assert!(matches!(seen(&bench), (None, Some(_))), "no terminal was open");
+    let mut feed = bench.chat().follow(KEY).attended();
+    bench.block(async { while !matches!(feed.next().await.unwrap(), Heard::Event(ChatEvent::CaughtUp { .. })) {} });
+    stop(&bench, None);
+    drop(feed);
+    bench.start();
+    let (seen, last) = seen(&bench);
+    assert!(seen.is_some() && seen == last, "{seen:?} {last:?}");
+}
+
+#[test]
+fn a_restart_does_not_undo_a_stop_that_waits_and_says_so() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    let turn = bench.send("long", &agent).turn;
+    bench.wait_for_prompts(1);
+    bench.block(bench.chat().begin_shutdown(None, None)).unwrap();
+    bench.until_line("shutting down");
+    assert_eq!(bench.block(bench.chat().restart(None)).unwrap().status, "stopping");
+    bench.open_gate();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"));
+    bench.start();
+    assert_eq!(bench.wait(turn).outcome, Some(TurnOutcome::Completed));
+}
+
+/// It printed nothing, and agents waited for the restart.
+#[test]
+fn an_agent_that_asks_for_an_end_is_told_not_to_wait_for_it() {
+    for (verb, what) in [("restart", "restarts"), ("stop", "ends")] {
+        let bench = Bench::new();
+        let pid = bench.pid();
+        let line = format!("cat > /dev/null; {} gateway {verb}", bench.product().program().display());
+        let turn = bench.send("do it", &AgentChoice::Command(line)).turn;
+        bench.ended();
+        match verb {
+            "restart" => _ = bench.next_after(pid),
+            _ => _ = bench.start(),
+        }
+        let want = format!("the gateway {what} when your turn has ended; finish it, and do not wait for it");
+        assert_eq!(bench.wait(turn).reply.unwrap().trim(), want);
+    }
+}
+
+#[test]
+fn new_says_what_it_cancels() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    bench.send("long", &agent);
+    bench.wait_for_prompts(1);
+    bench.send("and then", &agent);
+    bench.send("and then", &agent);
+    bench.block(bench.chat().start_anew(KEY)).unwrap();
+    let want = ["Stopped.", "2 messages that waited are cancelled.", "Started a new generation: the agent forgets what was said."];
+    assert_eq!(bench.lines(), want);
+    // What changed nothing is answered, and is no part of the conversation.
+    assert_eq!(bench.block(bench.chat().stop(KEY)).unwrap().said, "Nothing is running.");
+    assert_eq!(bench.block(bench.chat().resume(KEY)).unwrap().said, "Nothing is interrupted or suspended.");
+    assert_eq!(bench.lines(), want);
 }

@@ -19,6 +19,7 @@ mod resume;
 mod send;
 mod service;
 mod session;
+mod start;
 mod strange;
 mod support;
 mod told;

@@ -61,6 +61,22 @@ fn an_earlier_generation_is_continued_in_the_session_of_its_agent_also_after_a_r
     assert_eq!(words, ["and now?", "still?"], "earlier turns stay with their generation");
 }
 
+/// It said that the agent continues where generation 1 ended, although the agent also knew what generation 3 had said in the same session.
+#[test]
+fn what_a_later_generation_said_in_the_same_session_is_not_hidden() {
+    let bench = with_agent(true);
+    let resume = |number| bench.block(bench.chat().resume_generation(KEY, number)).unwrap().said;
+    reply(&bench, "the first plan", &scripted());
+    bench.block(bench.chat().start_anew(KEY)).unwrap();
+    reply(&bench, "another plan", &scripted());
+    assert_eq!(resume(1), "Continuing where generation 1 ended.");
+    // Nothing was said in generation 3.
+    assert_eq!(resume(1), "Continuing where generation 1 ended.");
+    reply(&bench, "and now?", &scripted());
+    let later = "Continuing generation 1. The agent also knows what was said in generation 4, which continued it.";
+    assert_eq!((resume(2).as_str(), resume(1).as_str()), ("Continuing where generation 2 ended.", later));
+}
+
 /// The session of the agent that `/new` replaced was stored with the new generation, whose agent continued it.
 #[test]
 fn an_agent_that_gets_ready_while_it_is_replaced_does_not_hand_its_session_on() {

@@ -143,7 +143,9 @@ fn a_wrong_name_of_an_agent_is_answered_with_those_of_the_configuration() {
     }
     let unchosen = bench.product().call(["chat", "send", "x", "hello"]);
     assert_eq!(unchosen.code, Some(1), "{unchosen:?}");
-    for want in ["the conversation x is new, and no agent was chosen", "codex, opencode", "and reviewer in config.toml", "--command CMD"] {
+    for want in
+        ["there is no conversation x; to begin it, choose an agent", "codex, opencode", "and reviewer in config.toml", "--command CMD"]
+    {
         assert!(unchosen.err.contains(want), "{want}: {}", unchosen.err);
     }
     assert_eq!(bench.product().call(["chat", "list", "--json"]).text(), "{\"conversations\":[]}\n", "nothing was created");
@@ -156,7 +158,7 @@ fn a_new_conversation_whose_name_is_near_a_known_one_is_asked_about() {
     let bench = Bench::new();
     bench.product().call(["chat", "send", "main", "--command", "cat", "--wait", "hello"]).good();
     let mistyped = bench.product().call(["chat", "send", "mian", "hello"]);
-    for want in ["the conversation mian is new", "did you mean main? For a new one, give --agent NAME"] {
+    for want in ["there is no conversation mian; to begin it, choose an agent", "did you mean main? For a new one, give --agent NAME"] {
         assert!(mistyped.err.contains(want), "{want}: {mistyped:?}");
     }
 }

@@ -83,7 +83,7 @@ fn case_019_keys_ids_and_words_from_outside_are_checked() {
     assert_eq!(refused(KEY, "msg:1", "  "), code::BAD_REQUEST);
     assert_eq!(refused(KEY, "msg:1", &"x".repeat((1 << 20) + 1)), code::BAD_REQUEST);
     let none = bench.block(async { bench.chat_now().await.send(KEY, "msg:1", "x", &Setup::default()).await }).unwrap_err();
-    assert!(none.to_string().contains("no agent was chosen"), "{none}");
+    assert!(none.to_string().contains("choose an agent"), "{none}");
     let unknown = bench.block(async { bench.chat_now().await.show(KEY, None).await }).unwrap_err();
     assert_eq!(unknown.code(), code::NO_CONVERSATION);
     assert!(bench.block(bench.chat().list()).unwrap().is_empty(), "nothing was made by what was refused");

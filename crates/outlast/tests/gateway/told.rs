@@ -155,7 +155,7 @@ fn case_172_after_new_an_end_wakes_no_one_and_is_told_to_the_person_and_kept() {
     let id = run(&bench, &["--notify"], &format!("cat {}", gate.display()));
     bench.block(bench.chat().start_anew(KEY)).unwrap();
     std::fs::write(&gate, "the result\n").unwrap();
-    bench.until_line("Recorded 1 notice from processes of an earlier generation; no turn is started.");
+    bench.until_line(&format!("A process ended (exit code 0): cat {} (of an earlier generation; the agent is not told)", gate.display()));
     assert!(notices(&settle(&bench)).is_empty());
     let dropped = history(&bench, &["--state", "dropped"]);
     assert!(dropped[0]["reason"].as_str().unwrap().contains("has ended"), "{dropped:?}");
@@ -174,7 +174,7 @@ fn a_generation_that_the_gateway_did_not_make_silences_no_conversation() {
     let shown = answered(&bench, 1);
     let told = notices(&shown);
     assert!(told.len() == 1 && told[0].words.as_deref().unwrap().contains("own"), "{shown:?}");
-    bench.until_line("Recorded 1 notice from processes of an earlier generation; no turn is started.");
+    bench.until_line("A process ended (exit code 0): echo foreign (of an earlier generation; the agent is not told)");
     assert!(history(&bench, &["--state", "pending"]).is_empty(), "nothing has the engine start a gateway");
 }
 
@@ -369,7 +369,7 @@ fn a_process_that_an_ended_generation_starts_late_silences_no_later_one() {
     answered(&bench, 1);
     let env = [("OUTLAST_SESSION", KEY), ("OUTLAST_GENERATION", old.as_str())];
     assert!(bench.product().command(["run", "--notify", "--", "echo late"]).envs(env).output().unwrap().status.success());
-    bench.until_line("1 notice from processes of an earlier generation");
+    bench.until_line("A process ended (exit code 0): echo late (of an earlier generation; the agent is not told)");
     run(&bench, &["--notify"], "echo second");
     let shown = answered(&bench, 2);
     assert!(notices(&shown)[1].words.as_deref().unwrap().contains("echo second"), "{shown:?}");

@@ -252,15 +252,19 @@ fn a_question_is_answered_with_a_key_and_enter() {
     t.presses(&["Enter"]);
     let said = gateway.wait_for("a message", |r| matches!(r, ChatRequest::Send { words, .. } if words.starts_with("yes")));
     assert!(matches!(said, ChatRequest::Send { words, .. } if words == "yes, but tell me why"));
-    t.types("y");
-    t.sees("\n› y");
+    // What is as short as an answer and none is sent nowhere.
+    t.types("x");
+    t.presses(&["Enter"]);
+    t.sees("answer with y or n; to send it as a message, write more");
+    t.types("Y");
+    t.sees("\n› Y");
     assert!(!gateway.asked().iter().any(|request| matches!(request, ChatRequest::Allow { .. })), "before Enter");
     t.presses(&["Enter"]);
     let allowed = gateway.wait_for("an answer", |r| matches!(r, ChatRequest::Allow { .. }));
     assert_eq!(allowed, ChatRequest::Allow { key: KEY.into(), permission: "perm-1".into(), option: "opt-1".into() });
     (question.answer, question.by) = (Some("opt-1".into()), Some("person".into()));
     gateway.part(KEY, Some(1), &Content::Permission(question));
-    t.shows("the answer", |screen| screen.contains("allowed: rm -rf target") && !screen.contains("[n]"));
+    t.shows("the answer", |screen| screen.contains("allowed by you: rm -rf target") && !screen.contains("[n]"));
     // What was begun before the question is a message, too.
     t.types("y");
     t.sees("\n› y");
@@ -269,6 +273,7 @@ fn a_question_is_answered_with_a_key_and_enter() {
     t.sees("? rm -rf src");
     t.presses(&["Enter"]);
     gateway.wait_for("a message", |r| matches!(r, ChatRequest::Send { words, .. } if words == "y"));
+    assert!(!gateway.asked().iter().any(|r| matches!(r, ChatRequest::Send { words, .. } if words == "x")));
     t.presses(&["C-d"]);
     let screen = t.sees("`outlast chat main` comes back");
     assert!(screen.contains("the agent waits for your answer; without one it is refused after 60 s"), "{screen}");
@@ -361,7 +366,7 @@ fn two_terminals_share_a_conversation() {
     t.sees("main: active");
     t.types("/status x");
     t.presses(&["Enter"]);
-    t.sees("/status takes no arguments; `//status x` sends");
+    t.sees("/status takes no arguments; `//status x` gives");
     t.types("/nonsense");
     t.presses(&["Enter"]);
     t.sees("there is no /nonsense");

@@ -71,6 +71,30 @@ fn an_agent_of_another_version_or_that_wants_a_login_is_not_talked_to() {
     assert!(end(&[greeting, new, r#"{"id":2,"result":{}}"#]).contains("without a name"));
 }
 
+/// opencode took a path for a command that it does not know, and ended the turn without asking its model.
+#[test]
+fn text_that_begins_with_a_slash_is_not_taken_for_a_command_of_the_agents() {
+    let sent = |blocks: Vec<Block>| {
+        let mut told = Told::prompted();
+        told.says(r#"{"id":2,"result":{"stopReason":"end_turn"}}"#);
+        told.talk.prompt(Prompt { attempt: Attempt::new("t", 2), blocks }, told.now);
+        let line = told.talk.take_effects().into_iter().find_map(|effect| match effect {
+            Effect::Send(line) => Some(line),
+            _ => None,
+        });
+        let request: Value = serde_json::from_slice(&line.unwrap()).unwrap();
+        let texts = request["params"]["prompt"].as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap().to_owned());
+        texts.collect::<Vec<_>>()
+    };
+    let text = |text: &str| Block::Text(text.into());
+    for words in ["/etc/hosts is a path", " \u{feff}\n/tmp is full"] {
+        assert_eq!(sent(vec![text(words)]), ["The user wrote:\n\n", words]);
+    }
+    assert_eq!(sent(vec![Block::Command("/compact".into())]), ["/compact"]);
+    assert_eq!(sent(vec![text("see /etc/hosts")]), ["see /etc/hosts"]);
+    assert_eq!(sent(vec![text("a note"), text("/etc/hosts")]), ["a note\n\n", "/etc/hosts"]);
+}
+
 #[test]
 fn text_between_turns_or_of_another_session_is_no_reply() {
     let mut told = Told::prompted();

@@ -365,8 +365,19 @@ impl Oracle {
     }
 
     pub(super) fn new_conversation(&mut self) {
+        self.tell_cancelled();
         self.renew("New", "new");
         self.tell("NewConversation");
+    }
+
+    fn tell_cancelled(&mut self) {
+        if self.book.iter().any(|e| e.state == "running" || e.state == "interrupted") {
+            self.tell("Stopped");
+        }
+        match self.book.iter().filter(|e| e.state == "queued" && e.is_person()).count() {
+            0 => {}
+            count => self.tell(format!("WaitingCancelled({count})")),
+        }
     }
 
     pub(super) fn resume(&mut self) {
@@ -378,6 +389,7 @@ impl Oracle {
     }
 
     pub(super) fn return_to(&mut self, earlier: u32) {
+        self.tell_cancelled();
         self.renew("Resumed", "new");
         self.wrote = true;
         self.tell(format!("Returned({earlier})"));

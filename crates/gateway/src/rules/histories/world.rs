@@ -64,7 +64,7 @@ impl World {
             }
             Act::Return(to) => {
                 self.oracle.return_to(u32::from(*to));
-                self.apply(Event::Return { to: u32::from(*to) })
+                self.apply(Event::Return { to: u32::from(*to), continued_in: None })
             }
             Act::DrainTimedOut { is_restart, has_prompt } => {
                 self.oracle.drain(*is_restart, *has_prompt);

@@ -46,15 +46,15 @@ pub(super) enum Entered {
     Words(String),
 }
 
-/// Parses a line. Two slashes at its start are one slash of a message. If the first word has a second slash, it is a path, and the line is
-/// a message.
+/// Parses a line. With two slashes at its start it is a message, by which the gateway gives the agent a command of its own. If the first word
+/// has a second slash, it is a path, and the line is a message.
 pub(super) fn read(line: &str) -> Entered {
     let text = line.trim();
     if text.is_empty() {
         return Entered::Nothing;
     }
-    if let Some(rest) = text.strip_prefix("//") {
-        return Entered::Words(format!("/{rest}"));
+    if text.starts_with("//") {
+        return Entered::Words(text.to_owned());
     }
     let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let rest = rest.trim();
@@ -72,18 +72,21 @@ pub(super) fn read(line: &str) -> Entered {
                 quoted(number)
             )),
         },
-        (_, words) => Entered::Refused(format!("{first} takes no arguments; `/{first} {}` sends the line as a message", quoted(words))),
+        (_, words) => Entered::Refused(format!(
+            "{first} takes no arguments; `/{first} {}` gives it to the agent, as a command of its own",
+            quoted(words)
+        )),
     }
 }
 
 fn unknown(name: &str) -> String {
     if name == "/" {
-        return "there is no command without a name: /help shows the commands, `//` sends a slash as a message".into();
+        return "there is no command without a name: /help shows the commands".into();
     }
     let known = ALL.map(|(_, name, _)| &name[1..]);
     let near = nearest(&name[1..], known).first().map_or(":".to_owned(), |near| format!("; did you mean /{near}?"));
     let name = quoted(name);
-    format!("there is no {name}{near} /help shows the commands, `/{name}` sends it as a message")
+    format!("there is no {name}{near} /help shows the commands, `/{name}` gives it to the agent, as a command of its own")
 }
 
 fn quoted(text: &str) -> String {
@@ -109,8 +112,8 @@ mod tests {
         assert_eq!(read("/exit"), Entered::Command(SlashCommand::Quit));
         assert_eq!(read("/resume"), Entered::Command(SlashCommand::Resume(None)));
         assert_eq!(read("/resume  2 "), Entered::Command(SlashCommand::Resume(Some(2))));
-        assert_eq!(read("//new"), Entered::Words("/new".into()));
-        assert_eq!(read("//"), Entered::Words("/".into()));
+        assert_eq!(read("//new"), Entered::Words("//new".into()));
+        assert_eq!(read("//"), Entered::Words("//".into()));
         for words in ["/etc/hosts is odd", "/etc/", "a /new", "a / b"] {
             assert_eq!(read(words), Entered::Words(words.into()));
         }
@@ -123,16 +126,22 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         for (_, name, _) in ALL.iter().filter(|(command, ..)| *command != SlashCommand::Resume(None)) {
-            let want = format!("{name} takes no arguments; `/{name} x y` sends the line as a message");
+            let want = format!("{name} takes no arguments; `/{name} x y` gives it to the agent, as a command of its own");
             assert_eq!(refused(&format!("{name}  x y")), want);
         }
         for number in ["two", "-1", "2 3", "99999999999999999999"] {
             let want = format!("/resume takes the number of an earlier generation, not `{number}`; /history lists them");
             assert_eq!(refused(&format!("/resume {number}")), want);
         }
-        assert_eq!(refused("/knew"), "there is no /knew; did you mean /new? /help shows the commands, `//knew` sends it as a message");
+        assert_eq!(
+            refused("/knew"),
+            "there is no /knew; did you mean /new? /help shows the commands, `//knew` gives it to the agent, as a command of its own"
+        );
         assert!(refused("/Status").contains("did you mean /status?"), "{}", refused("/Status"));
-        assert_eq!(refused("/frobnicate it"), "there is no /frobnicate: /help shows the commands, `//frobnicate` sends it as a message");
+        assert_eq!(
+            refused("/frobnicate it"),
+            "there is no /frobnicate: /help shows the commands, `//frobnicate` gives it to the agent, as a command of its own"
+        );
         for line in ["/", "/ x", "/1", "/new-one", "/é"] {
             assert!(refused(line).starts_with("there is no "), "{line}");
         }

@@ -1,11 +1,13 @@
 //! `outlast chat export`
 
+use super::order::by_turn;
+use super::questions::verdict;
 use super::show::ANSWERED_NOTHING;
-use super::{ChatName, Context, Failure, has_any, no_conversation, read, send, view};
+use super::{ChatName, Context, Failure, has_any, no_conversation, read, send};
 use clap::Args;
-use outlast_client::{Content, Part, PartKind, Shown, ToolState, TurnInfo, TurnOutcome};
+use outlast_client::{Content, Part, Shown, ToolState, TurnInfo, TurnOutcome};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Write a whole conversation as Markdown, or as JSON with --json
 ///
@@ -43,6 +45,7 @@ pub(super) fn markdown(shown: &Shown, parts: &[Part]) -> String {
     let answered = shown.turns.iter().filter(|turn| turn.outcome == Some(TurnOutcome::Completed));
     let unanswered: BTreeSet<u64> = answered.filter(|turn| is_empty(turn)).map(|turn| turn.id).collect();
     for (turn, parts) in by_turn(parts) {
+        let is_told = parts.iter().any(|part| matches!(part.content(), Content::Line(body) if body.text == ANSWERED_NOTHING));
         for part in parts {
             let block = match part.content() {
                 Content::Words(body) => format!("## {}\n\n{}", part.at, quoted(&body.text)),
@@ -59,7 +62,7 @@ pub(super) fn markdown(shown: &Shown, parts: &[Part]) -> String {
                 }
                 Content::Permission(body) => match &body.answer {
                     Some(answer) => {
-                        let (is_allowed, by) = view::verdict(&body, answer);
+                        let (is_allowed, by) = verdict(&body, answer);
                         format!("- {}: {}{by}", if is_allowed { "allowed" } else { "refused" }, body.question)
                     }
                     None => continue,
@@ -70,37 +73,11 @@ pub(super) fn markdown(shown: &Shown, parts: &[Part]) -> String {
             };
             text += &format!("\n{block}\n");
         }
-        if turn.is_some_and(|turn| unanswered.contains(&turn)) {
+        if !is_told && turn.is_some_and(|turn| unanswered.contains(&turn)) {
             text += &format!("\n{}\n", remark(ANSWERED_NOTHING));
         }
     }
     text
-}
-
-/// The parts by turn, in the order in which the turns were accepted, so that a message that waited is followed by its reply. A line without
-/// a turn stays after the part before it; if that part is a waiting message, after what the agent has written so far.
-fn by_turn(parts: &[Part]) -> Vec<(Option<u64>, Vec<&Part>)> {
-    let last_of: BTreeMap<Option<u64>, u64> = parts.iter().map(|part| (part.turn, part.id)).collect();
-    let mut turns: Vec<(Option<u64>, Vec<&Part>)> = Vec::new();
-    let (mut at_work, mut before) = (None, None);
-    for part in parts {
-        let is_kept = matches!(part.content(), Content::Line(body) if body.about.as_deref() == Some("kept"));
-        let is_at_work = |at: &usize| last_of[&turns[*at].0] > part.id;
-        let known = match part.turn {
-            Some(turn) => turns.iter().rposition(|(of, _)| *of == Some(turn)),
-            None => at_work.filter(is_at_work).filter(|_| !is_kept).or(before),
-        };
-        let at = known.unwrap_or_else(|| {
-            turns.push((part.turn, Vec::new()));
-            turns.len() - 1
-        });
-        turns[at].1.push(part);
-        before = Some(at);
-        if part.turn.is_some() && part.kind != PartKind::Words {
-            at_work = Some(at);
-        }
-    }
-    turns
 }
 
 /// The first line as a remark, and the other lines as a block.

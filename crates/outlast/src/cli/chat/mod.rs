@@ -9,7 +9,9 @@ mod list;
 mod live;
 mod markdown;
 mod open;
+mod order;
 mod piped;
+mod questions;
 mod read;
 mod requests;
 mod send;
@@ -187,7 +189,7 @@ async fn failed_with_meant(chat: &Chat, name: &ChatName, error: ClientError) -> 
         return failure;
     }
     let what = failure.error().to_owned();
-    if what.contains(" is new, and no agent ") {
+    if what.ends_with("; to begin it, choose an agent") {
         // Without a list there is only no suggestion.
         let all = chat.list().await.unwrap_or_default();
         let near = nearest(name.short(), all.iter().map(|conversation| conversation.name.as_str()));

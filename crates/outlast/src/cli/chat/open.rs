@@ -97,6 +97,14 @@ struct ChatScreen<'a> {
     asked_at_first_key: Option<String>,
 }
 
+/// What a line is while the agent waits for an answer.
+enum Answered {
+    With(ChatRequest),
+    /// It is no answer and too short for a message.
+    Refused(String),
+    Message,
+}
+
 /// Why the terminal is given back.
 enum Leave {
     Asked,
@@ -324,9 +332,19 @@ impl<'a> ChatScreen<'a> {
 
     fn enter(&mut self, line: &str) -> Option<Leave> {
         let asked = self.asked_at_first_key.take();
-        if let Some(request) = self.answer(line, asked.as_deref()) {
-            self.ask(request);
-            return None;
+        match self.answer(line, asked.as_deref()) {
+            Answered::With(request) => {
+                if let ChatRequest::Allow { permission, .. } = &request {
+                    self.view.answers(permission);
+                }
+                self.ask(request);
+                return None;
+            }
+            Answered::Refused(why) => {
+                self.remark(TextStyle::Bad, &why);
+                return None;
+            }
+            Answered::Message => {}
         }
         match commands::read(line) {
             Entered::Nothing => {}
@@ -347,13 +365,16 @@ impl<'a> ChatScreen<'a> {
         None
     }
 
-    /// The answer that a line gives: a single key that was typed while this question was open. A longer line, or one started earlier, is a
-    /// message.
-    fn answer(&self, line: &str, asked: Option<&str>) -> Option<ChatRequest> {
-        let mut letters = line.trim().chars();
-        let (Some(key), None) = (letters.next(), letters.next()) else { return None };
-        let (permission, option) = self.view.answer(key).filter(|(permission, _)| Some(*permission) == asked)?;
-        Some(ChatRequest::Allow { permission: permission.into(), option: option.into() })
+    /// The answer that a line gives that was typed while this question was open. A longer line, or one started earlier, is a message.
+    fn answer(&self, line: &str, asked: Option<&str>) -> Answered {
+        if asked.is_none() || self.view.question() != asked {
+            return Answered::Message;
+        }
+        match self.view.answer(line) {
+            Ok(Some((permission, option))) => Answered::With(ChatRequest::Allow { permission: permission.into(), option: option.into() }),
+            Ok(None) => Answered::Message,
+            Err(why) => Answered::Refused(why),
+        }
     }
 
     fn restart(&mut self) {
@@ -421,10 +442,15 @@ impl<'a> ChatScreen<'a> {
         }
         if let Some(since) = self.lost_since {
             let is_stopped = self.is_stopped || since.elapsed() > STOPPED_AFTER;
-            return Some(
-                if is_stopped { "no gateway runs: your next message starts it" } else { "the gateway has ended; connecting again …" }
-                    .into(),
-            );
+            if !is_stopped {
+                return Some("the gateway has ended; connecting again …".into());
+            }
+            let waiting = match self.view.waiting() {
+                0 => String::new(),
+                1 => " · 1 message waits".into(),
+                n => format!(" · {n} messages wait"),
+            };
+            return Some(format!("no gateway runs: your next message starts it{waiting}"));
         }
         let waiting = match self.view.waiting() {
             0 => String::new(),
@@ -468,7 +494,7 @@ fn help() -> Vec<StyledLine> {
         "Ctrl-D     leave; the agent keeps writing its reply",
         "Alt-Enter  begin another line; so does a backslash at the end",
         "Tab        complete a command",
-        "//         begin a message with a slash; a path such as /etc/hosts needs one slash",
+        "//         a command of the agent's own, such as //compact; a path such as /etc/hosts needs one slash",
         "Up, Down   what was said before",
         "y a n d    when the agent asks: y yes, a always, n no, d never, or a number, + Enter; a longer line is a message",
     ];

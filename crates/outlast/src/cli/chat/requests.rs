@@ -133,7 +133,10 @@ impl RequestSender {
             ChatRequest::History => Some(self.shown(ChatNews::History).await),
             ChatRequest::Restart => match chat.restart(None).await {
                 Err(e) if e.is_not_running() => Some(ChatNews::Failed("no gateway runs: your next message starts it".into())),
-                asked => self.told(asked.map(|_| "the gateway restarts when the turns that run have finished".into())),
+                asked => self.told(asked.map(|done| match done.status.as_str() {
+                    "stopping" => "the gateway is being stopped; your next message starts it".into(),
+                    _ => "the gateway restarts when the turns that run have finished".into(),
+                })),
             },
             ChatRequest::Seen(part) => {
                 // If this fails, the next terminal shows the part again.

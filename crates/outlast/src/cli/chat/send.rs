@@ -3,8 +3,9 @@
 use super::super::ending::TIMED_OUT;
 use super::super::out::tame;
 use super::super::{input, progress, progress::About, some_seconds};
+use super::questions::verdict;
 use super::show::{ANSWERED_NOTHING, outcome_words};
-use super::{AgentArgs, ChatName, Context, Failure, connect, failed_with_meant, view};
+use super::{AgentArgs, ChatName, Context, Failure, connect, failed_with_meant};
 use crate::points;
 use clap::Args;
 use outlast_client::{
@@ -30,9 +31,12 @@ const REST_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct ChatSend {
     /// The conversation; it is created if there is none of this name
     name: ChatName,
-    /// The message; `-` is standard input
-    #[arg(allow_hyphen_values = true)]
-    text: OsString,
+    /// The message; `-` is standard input. One that begins with `--` goes after `--`
+    #[arg(allow_hyphen_values = true, required_unless_present = "text_after")]
+    text: Option<OsString>,
+    /// The message, whatever it begins with
+    #[arg(last = true, value_name = "TEXT", hide = true, conflicts_with = "text")]
+    text_after: Option<OsString>,
     #[command(flatten)]
     agent: AgentArgs,
     /// Wait for the reply, and print it
@@ -48,7 +52,7 @@ pub(crate) struct ChatSend {
 
 impl ChatSend {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let words = words(self.text)?;
+        let words = words(given(self.text, self.text_after)?)?;
         let id = match self.id {
             Some(id) => id,
             None => message_id()?,
@@ -95,6 +99,8 @@ impl ChatSend {
 struct Questions<'a> {
     name: &'a ChatName,
     turn: u64,
+    /// Who answers, as far as it is known.
+    agent: Option<String>,
     /// The last part that was read; None if it is not known yet.
     after: Option<Option<u64>>,
     /// How many parts before that are read, too.
@@ -103,13 +109,13 @@ struct Questions<'a> {
 
 impl<'a> Questions<'a> {
     fn of(name: &'a ChatName, turn: u64) -> Self {
-        Self { name, turn, after: None, context: MAX_EARLY_PARTS }
+        Self { name, turn, agent: None, after: None, context: MAX_EARLY_PARTS }
     }
 
     /// Reports each question as it arrives.
     async fn tell_all(&mut self, ctx: &Context, chat: &Chat) -> Infallible {
         if let Ok(opened) = chat.open(&self.name.key, &Setup::default()).await {
-            self.after = Some(opened.last_part);
+            (self.after, self.agent) = (Some(opened.last_part), opened.conversation.agent);
             self.tell(ctx, chat, false).await;
         }
         std::future::pending().await
@@ -131,7 +137,7 @@ impl<'a> Questions<'a> {
                 Ok(Heard::Event(ChatEvent::Part { part })) => {
                     (self.after, self.context) = (Some(Some(part.id)), 0);
                     if let (Content::Permission(body), true) = (part.content(), part.turn == Some(self.turn)) {
-                        ctx.out.remark(&about_question(&body, self.name));
+                        progress::remark_above(ctx, &about_question(&body, self.name, self.agent.as_deref()));
                     }
                 }
                 Ok(Heard::Event(ChatEvent::CaughtUp { .. }) | Heard::Lost { .. }) if is_rest => return,
@@ -142,18 +148,32 @@ impl<'a> Questions<'a> {
     }
 }
 
-fn about_question(body: &PermissionBody, name: &ChatName) -> String {
+fn about_question(body: &PermissionBody, name: &ChatName, agent: Option<&str>) -> String {
     let question = tame(&body.question);
     match &body.answer {
         None => format!("the agent asks for permission: {question}\n  `outlast chat {}` answers it", name.short()),
-        Some(answer) => match view::verdict(body, answer) {
+        Some(answer) => match verdict(body, answer) {
             (true, by) => format!("allowed: {question}{}", tame(&by)),
             (false, by) => {
-                let by = tame(&by);
-                format!("refused: {question}{by}\n  `permission` in the section [gateway] of config.toml allows it beforehand")
+                let (by, agent) = (tame(&by), tame(agent.unwrap_or("NAME")));
+                format!("refused: {question}{by}\n  `permission` in [gateway.agents.{agent}] of config.toml allows it beforehand")
             }
         },
     }
+}
+
+/// The argument that is the message. A misspelt flag is not sent as one.
+fn given(text: Option<OsString>, after: Option<OsString>) -> Result<OsString, Failure> {
+    let text = after.map(Ok).or_else(|| {
+        let text = text?;
+        let is_flag = text.as_encoded_bytes().starts_with(b"--");
+        Some(if is_flag { Err(text) } else { Ok(text) })
+    });
+    text.unwrap_or_else(|| Ok(OsString::new())).map_err(|flag| {
+        let flag = tame(&flag.to_string_lossy());
+        let hint = "`outlast chat send --help` lists the flags; a message that begins with `--` goes after `--`";
+        Failure::refused(format!("`chat send` has no flag {flag}"), hint)
+    })
 }
 
 fn words(text: OsString) -> Result<String, Failure> {
@@ -222,6 +242,10 @@ fn tell_finished(ctx: &Context, name: &ChatName, turn: &TurnInfo) -> Result<i32,
 pub(super) async fn who_is_waited_for(chat: &Chat, name: &ChatName, turn: u64) -> Option<String> {
     let shown = chat.show(&name.key, None).await.ok()?;
     shown.turns.iter().find(|one| one.id == turn && matches!(one.state, TurnState::Queued | TurnState::Interrupted))?;
+    // While a turn runs, it is what waits, and the message waits for it.
+    if shown.turns.iter().any(|one| one.state == TurnState::Running) {
+        return None;
+    }
     let suspended = || (shown.conversation.standing == Standing::Suspended).then(|| "the conversation is suspended".to_owned());
     shown.conversation.waits_for.clone().or_else(suspended)
 }
@@ -273,8 +297,9 @@ mod tests {
         let name: ChatName = "main".parse().unwrap();
         for answer in [None, Some("allowed"), Some("denied")] {
             body.answer = answer.map(Into::into);
-            let told = about_question(&body, &name);
+            let told = about_question(&body, &name, Some("kimi"));
             assert!(told.contains("rm -r x") && !told.contains(['\u{202e}', '\u{1b}']), "{told:?}");
+            assert_eq!(told.contains("`permission` in [gateway.agents.kimi] "), answer == Some("denied"), "{told:?}");
         }
     }
 
@@ -285,6 +310,16 @@ mod tests {
         for bad in ["", "msg:", "a b", "a\n", &"x".repeat(129)] {
             assert!(own_id(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_flag_is_no_message() {
+        let given = |text: Option<&str>, after: Option<&str>| given(text.map(Into::into), after.map(Into::into));
+        assert!(given(Some("--wiat"), None).unwrap_err().error().contains("no flag --wiat"));
+        for text in ["-", "-1", "- one\n- two", "hello --wait"] {
+            assert_eq!(given(Some(text), None).unwrap(), text);
+        }
+        assert_eq!(given(None, Some("--wiat")).unwrap(), "--wiat");
     }
 
     #[test]

@@ -99,9 +99,15 @@ pub(super) fn generations(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
 pub(super) fn turns(shown: &Shown, source: ChatSource, now: Time, out: &Out) -> Vec<String> {
     let mut lines = Vec::new();
     let room = out.width.unwrap_or(DEFAULT_TEXT_COLUMNS).saturating_sub(4).max(8);
-    let is_held = shown.conversation.waits_for.is_some() || shown.conversation.standing == Standing::Suspended;
+    let waits = shown.conversation.waits_for.is_some();
+    // What a conversation waits for is about the turn that runs, if there is one.
+    let has_question = waits && shown.turns.iter().any(|turn| turn.state == TurnState::Running);
+    let is_held = waits && !has_question || shown.conversation.standing == Standing::Suspended;
     for turn in &shown.turns {
-        let (state, tone) = state(turn, source, is_held);
+        let (mut state, tone) = state(turn, source, is_held);
+        if has_question && turn.state == TurnState::Running {
+            state += ", waits for permission";
+        }
         let when = turn.accepted_at.and_then(|at| times::ago(at, now)).map(|ago| format!(", {ago}")).unwrap_or_default();
         lines.push(format!(
             "{} {}{}",

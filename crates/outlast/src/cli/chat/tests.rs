@@ -1,6 +1,7 @@
 use super::super::out::Out;
 use super::markdown::{ChatPaint, StyledLine};
-use super::view::{ChatView, choices};
+use super::questions::choices;
+use super::view::ChatView;
 use super::*;
 use crate::cli::gateway::not_installed;
 use outlast_client::{
@@ -8,6 +9,8 @@ use outlast_client::{
     Time, ToolBody, ToolState, TurnInfo, TurnKind, TurnOutcome, TurnState, WordsBody,
 };
 use std::path::Path;
+
+mod order;
 
 fn at() -> Time {
     "2026-01-01T00:00:00Z".parse().unwrap()
@@ -160,11 +163,24 @@ fn a_question_is_answered_with_a_key() {
     assert_eq!(keys, ['y', 'a', 'n', '4', '5']);
     let mut play = Screenplay::new(None);
     play.words("clean up").running().part(Content::Permission(body.clone())).live();
-    assert_eq!(play.view.answer('n'), Some(("p1", "no")));
-    assert_eq!(play.view.answer('x'), None);
+    assert_eq!(play.view.answer("n"), Ok(Some(("p1", "no"))));
+    // Words for the usual answers, capital letters, and the number of each answer.
+    for line in ["n", "N", " no ", "No", "3"] {
+        assert_eq!(play.view.answer(line), Ok(Some(("p1", "no"))), "{line}");
+    }
+    for (line, option) in
+        [("Y", "once"), ("yes", "once"), ("1", "once"), ("always", "always"), ("2", "always"), ("4", "other"), ("5", "no2")]
+    {
+        assert_eq!(play.view.answer(line), Ok(Some(("p1", option))), "{line}");
+    }
+    for line in ["x", "d", "9", "0", "?", "never"] {
+        assert_eq!(play.view.answer(line), Err("answer with y, a, n, 4 or 5; to send it as a message, write more".into()), "{line}");
+    }
+    assert_eq!(play.view.answer("not that one"), Ok(None));
+    assert_eq!(play.view.answer(""), Ok(None));
     (body.answer, body.by) = (Some("no".into()), Some("another terminal".into()));
     play.part(Content::Permission(body)).live();
-    assert_eq!(play.view.answer('n'), None);
+    assert_eq!(play.view.answer("n"), Ok(None), "no question is open");
     play.text("I did not.").completed();
     insta::assert_snapshot!(play.all());
 }
@@ -183,12 +199,12 @@ fn several_questions_are_answered_one_after_the_other() {
     ask(&mut play, "one", None);
     ask(&mut play, "two", None);
     ask(&mut play, "three", None);
-    assert_eq!((play.view.question(), play.view.answer('y')), (Some("one"), Some(("one", "yes"))));
+    assert_eq!((play.view.question(), play.view.answer("y")), (Some("one"), Ok(Some(("one", "yes")))));
     ask(&mut play, "one", Some("yes"));
-    assert_eq!(play.view.answer('n'), Some(("two", "no")));
+    assert_eq!(play.view.answer("n"), Ok(Some(("two", "no"))));
     // Another terminal answers a later one.
     ask(&mut play, "three", Some("no"));
-    assert_eq!(play.view.answer('n'), Some(("two", "no")));
+    assert_eq!(play.view.answer("n"), Ok(Some(("two", "no"))));
     // The end of another turn leaves it open.
     let mut other = TurnInfo::queued(7, TurnKind::Message, "msg:other");
     (other.state, other.outcome) = (TurnState::Finished, Some(TurnOutcome::Completed));
@@ -206,6 +222,7 @@ fn several_questions_are_answered_one_after_the_other() {
 #[test]
 fn what_a_rule_allowed_or_denied_is_shown_so() {
     let mut play = Screenplay::new(None);
+    play.caught_up();
     for (answer, by) in [("allowed", "permission = \"always\""), ("allowed", "the allow-list"), ("denied", "no answer within 60 s")] {
         let mut body = PermissionBody::new(by, "Bash: ls", Vec::new());
         (body.answer, body.by) = (Some(answer.into()), Some(by.into()));
@@ -340,37 +357,6 @@ fn going_back_to_a_generation_needs_no_second_line_about_the_turn_that_it_cancel
     assert_eq!(play.shown, ["› think", "I thought.", "", "Continuing where generation 1 ended."]);
 }
 
-/// The answers of messages that were written in a row could not be told apart.
-#[test]
-fn a_message_that_waited_is_repeated_when_it_gets_its_turn() {
-    let mut play = Screenplay::new(None);
-    let turn = |id: u64, state: TurnState, words: &str| {
-        let mut turn = TurnInfo::queued(id, TurnKind::Message, format!("msg:{id}"));
-        (turn.state, turn.words) = (state, Some(words.into()));
-        ChatEvent::Turn { turn: Box::new(turn) }
-    };
-    play.caught_up();
-    let long = format!("and third\n{}", "x".repeat(200));
-    for (id, words) in [(1, "first"), (2, "second"), (3, long.as_str())] {
-        let lines = play.view.said(&format!("msg:{id}"), words);
-        play.show(&lines);
-        play.event(&turn(id, if id == 1 { TurnState::Running } else { TurnState::Queued }, words));
-    }
-    let shown = play.shown.len();
-    play.text("one").event(&turn(2, TurnState::Running, "second")).text("two").event(&turn(3, TurnState::Running, &long)).text("three");
-    // A gateway that is found again tells of it once more.
-    let lines = play.view.regained();
-    play.show(&lines).event(&turn(3, TurnState::Running, &long));
-    let want = ["one", "", "› second", "two", "", "› and third …", "three", "", "— the gateway is connected again —"];
-    assert_eq!(play.shown[shown..], want);
-    // Written while nothing ran: it is the last thing that is shown.
-    let mut idle = Screenplay::new(None);
-    idle.caught_up();
-    let lines = idle.view.said("msg:1", "hello");
-    idle.show(&lines).event(&turn(1, TurnState::Running, "hello")).text("hi");
-    assert_eq!(idle.shown, ["› hello", "hi"]);
-}
-
 #[test]
 fn what_a_command_prints_is_set_apart() {
     let mut play = Screenplay::new(None);
@@ -458,6 +444,11 @@ fn a_conversation_is_shown_turn_by_turn() {
     shown.conversation.waits_for = None;
     let text = show::turns(&shown, read::ChatSource::Gateway, now, &out).join("\n");
     assert!(text.contains("interrupted (restart interrupted), not resumed yet"), "{text}");
+    // A question of the agent says nothing about the turn that was interrupted.
+    shown.conversation.waits_for = Some("The agent waits for a permission.".into());
+    (shown.turns[3].state, shown.turns[3].attempt) = (TurnState::Running, 1);
+    let text = show::turns(&shown, read::ChatSource::Gateway, now, &out).join("\n");
+    assert!(text.contains("not resumed yet") && text.contains("#4 running, waits for permission"), "{text}");
 }
 
 /// The end of the turn was among the events that were left out.
@@ -468,7 +459,7 @@ fn a_terminal_that_fell_behind_is_not_busy_with_a_turn_that_has_ended() {
     let options = vec![PermissionOption::new("yes", "Allow", "allow_once")];
     play.part(Content::Permission(PermissionBody::new("p1", "make", options)));
     play.view.fell_behind();
-    assert_eq!(play.view.answer('y'), Some(("p1", "yes")), "a question that was shown can still be answered");
+    assert_eq!(play.view.answer("y"), Ok(Some(("p1", "yes"))), "a question that was shown can still be answered");
     play.text("all of the reply").event(&ChatEvent::CaughtUp { last_part: Some(3) });
     assert!(!play.view.is_busy() && !play.view.can_stop());
 

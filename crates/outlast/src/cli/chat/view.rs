@@ -2,10 +2,12 @@
 
 use super::super::table::cut;
 use super::markdown::{Markdown, StyledLine, TextStyle};
+use super::order::by_turn;
+use super::questions::{choices, chosen, verdict};
 use super::show::{ANSWERED_NOTHING, outcome_words};
 use outlast_client::{
-    ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, Time, ToolBody, ToolState, TurnInfo,
-    TurnKind, TurnOutcome, TurnState, WordsBody,
+    ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, Standing, Time, ToolBody, ToolState, TurnInfo, TurnKind, TurnOutcome,
+    TurnState, WordsBody,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,16 +20,16 @@ const MAX_COMPARED_LINES: usize = 32;
 /// How much of a message is repeated when its turn starts.
 const MAX_REPEATED_WIDTH: usize = 60;
 
-/// The answer of a permission that was allowed without choosing an option.
-const ALLOWED: &str = "allowed";
-
 /// The state of the conversation, and what was shown of it.
 #[derive(Debug, Default)]
 pub(super) struct ChatView {
     /// The last part that the user saw at an earlier visit. The parts after it are marked as new, once.
     seen_before: Option<u64>,
-    /// Parts that were seen before, until all of them have arrived.
-    context: Vec<Part>,
+    /// Parts from before the opening, until all of them have arrived.
+    backlog: Vec<Part>,
+    has_backlog_ended: bool,
+    /// The turn of the part that was shown last.
+    last_turn: Option<u64>,
     /// The remark that says how to read earlier parts.
     earlier: String,
     is_caught_up: bool,
@@ -45,6 +47,8 @@ pub(super) struct ChatView {
     tools: BTreeMap<String, ToolState>,
     /// Questions without an answer, oldest first. An agent may ask about several calls at once.
     questions: Vec<Question>,
+    /// Questions that were answered on this terminal.
+    own_answers: BTreeSet<String>,
     standing: Option<Standing>,
     /// Answers that were shown, and whose lines have not arrived.
     shown_answers: VecDeque<String>,
@@ -70,6 +74,8 @@ enum LastShown {
     #[default]
     Nothing,
     Words,
+    /// A question that waits for a person.
+    Question,
     Text,
     Remark,
     /// What a command at the prompt printed.
@@ -172,28 +178,30 @@ impl ChatView {
 
     /// Applies an event. Returns the new lines.
     pub(super) fn event(&mut self, event: &ChatEvent) -> Vec<StyledLine> {
-        if let ChatEvent::Part { part } = event
-            && self.seen_before.is_some_and(|seen| part.id <= seen)
-        {
-            self.context.push((**part).clone());
+        if let (ChatEvent::Part { part }, false) = (event, self.has_backlog_ended) {
+            self.backlog.push((**part).clone());
             return Vec::new();
         }
-        let mut lines = self.show_context();
+        self.has_backlog_ended = true;
+        let mut lines = self.show_backlog();
         lines.extend(self.changed(event));
         lines
     }
 
-    /// Shows the parts that were seen before, from a message on: the middle of a reply would say little.
-    fn show_context(&mut self) -> Vec<StyledLine> {
-        let parts = std::mem::take(&mut self.context);
-        if parts.len() <= CONTEXT_PARTS as usize {
-            return parts.iter().flat_map(|part| self.part(part)).collect();
+    /// Shows the parts from before the opening, each reply below its message. Of those that were seen before, only the last are shown, from a
+    /// message on: the middle of a reply would say little.
+    fn show_backlog(&mut self) -> Vec<StyledLine> {
+        let parts = std::mem::take(&mut self.backlog);
+        let seen = parts.iter().filter(|part| self.seen_before.is_some_and(|seen| part.id <= seen)).count();
+        let (mut first, mut lines) = (0, Vec::new());
+        if seen > CONTEXT_PARTS as usize {
+            // One part more was requested than is shown, so there are earlier ones.
+            first = parts[..seen].iter().skip(1).position(|part| part.kind == PartKind::Words).map_or(1, |at| at + 1);
+            let earlier = self.earlier.clone();
+            lines.extend(self.remark(TextStyle::Quiet, &earlier));
         }
-        // One part more was requested than is shown, so there are earlier ones.
-        let first = parts.iter().skip(1).position(|part| part.kind == PartKind::Words).map_or(1, |at| at + 1);
-        let earlier = self.earlier.clone();
-        let mut lines = self.remark(TextStyle::Quiet, &earlier);
-        lines.extend(parts[first..].iter().flat_map(|part| self.part(part)));
+        let ordered = by_turn(&parts[first..]).into_iter().flat_map(|(_, parts)| parts);
+        lines.extend(ordered.flat_map(|part| self.part(part)));
         lines
     }
 
@@ -248,6 +256,7 @@ impl ChatView {
     pub(super) fn output(&mut self, output: impl IntoIterator<Item = StyledLine>) -> Vec<StyledLine> {
         let lines = self.remark_lines(output);
         self.last_shown = LastShown::Output;
+        self.last_message = None;
         lines
     }
 
@@ -259,12 +268,15 @@ impl ChatView {
             lines.extend((!line.is_empty()).then(|| draft.markdown.clone().line(line)));
         }
         if let Some(Question { body, .. }) = self.questions.first() {
-            // With its text: another question, or an answer, may stand right above.
-            let mut line = StyledLine::of(TextStyle::Bold, &cut(&body.question, MAX_REPEATED_WIDTH));
+            // With its text, unless that stands right above: another question, or an answer, may stand there.
+            let mut line = match self.is_right_below_question() {
+                true => StyledLine::of(TextStyle::Plain, " "),
+                false => StyledLine::of(TextStyle::Bold, &cut(&body.question, MAX_REPEATED_WIDTH)).and(TextStyle::Plain, "  "),
+            };
             for (key, option) in choices(body) {
-                line = line.and(TextStyle::Busy, &format!("   [{key}] ")).and(TextStyle::Plain, &option.name);
+                line = line.and(TextStyle::Busy, &format!(" [{key}] ")).and(TextStyle::Plain, &format!("{}  ", option.name));
             }
-            lines.push(line.and(TextStyle::Quiet, "   then Enter"));
+            lines.push(line.and(TextStyle::Quiet, " then Enter"));
         }
         if self.standing == Some(Standing::Suspended) {
             lines.push(StyledLine::of(TextStyle::Bad, "suspended: write to start a new generation, /resume to continue this one"));
@@ -277,11 +289,21 @@ impl ChatView {
         self.questions.first().map(|question| question.body.permission.as_str())
     }
 
-    /// The permission and option that a key answers, if a question is open.
-    pub(super) fn answer(&self, key: char) -> Option<(&str, &str)> {
-        let question = &self.questions.first()?.body;
-        let (_, option) = choices(question).into_iter().find(|(k, _)| *k == key)?;
-        Some((&question.permission, &option.option))
+    /// The permission and option that a line answers, if a question is open and the line is no message. Fails with what to do if the line is
+    /// as short as an answer and none.
+    pub(super) fn answer(&self, line: &str) -> Result<Option<(&str, &str)>, String> {
+        let Some(Question { body, .. }) = self.questions.first() else { return Ok(None) };
+        Ok(chosen(body, line)?.map(|option| (body.permission.as_str(), option.option.as_str())))
+    }
+
+    /// Notes that the user of this terminal answers a question.
+    pub(super) fn answers(&mut self, permission: &str) {
+        self.own_answers.insert(permission.to_owned());
+    }
+
+    /// Whether the line above the prompt is the only open question.
+    fn is_right_below_question(&self) -> bool {
+        self.last_shown == LastShown::Question && self.questions.len() == 1
     }
 
     /// Whether a question is open.
@@ -298,6 +320,7 @@ impl ChatView {
             }
         }
         self.last_part = self.last_part.max(Some(part.id));
+        self.last_turn = part.turn.or(self.last_turn);
         lines.extend(match part.content() {
             Content::Words(WordsBody { message_id: Some(id), .. }) if self.own.remove(&id) => Vec::new(),
             Content::Words(body) => self.words(&body.text, body.message_id),
@@ -312,7 +335,7 @@ impl ChatView {
     }
 
     fn words(&mut self, text: &str, message_id: Option<String>) -> Vec<StyledLine> {
-        let mut lines = self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark, LastShown::Output]);
+        let mut lines = self.gap_after(&[LastShown::Words, LastShown::Question, LastShown::Text, LastShown::Remark, LastShown::Output]);
         let begin = |n: usize| if n == 0 { "› " } else { "  " };
         lines.extend(
             text.lines().enumerate().map(|(n, line)| StyledLine::of(TextStyle::Person, begin(n)).and(TextStyle::Bold, line).hanging(2)),
@@ -324,13 +347,17 @@ impl ChatView {
 
     /// Repeats the first words of a message that waited, above its reply. Nothing if the message was shown last.
     fn whose_turn(&mut self, turn: &TurnInfo) -> Vec<StyledLine> {
-        let is_shown = self.last_message.as_ref() == Some(&turn.cause);
-        let is_news = self.begun.insert(turn.id) && self.is_caught_up && turn.kind == TurnKind::Message;
+        let is_shown = match self.is_caught_up {
+            true => self.last_message.as_ref() == Some(&turn.cause),
+            // It stands above its reply, unless a later message waits.
+            false => self.last_turn.is_none_or(|last| last == turn.id),
+        };
+        let is_news = self.begun.insert(turn.id) && turn.kind == TurnKind::Message;
         let Some(words) = turn.words.as_deref().filter(|_| is_news && !is_shown) else { return Vec::new() };
         let first = words.trim().lines().next().unwrap_or_default();
         let short = if first.len() < words.trim().len() { format!("{first} …") } else { first.to_owned() };
         let mut lines = self.drop_draft();
-        lines.extend(self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark, LastShown::Output]));
+        lines.extend(self.gap_after(&[LastShown::Words, LastShown::Question, LastShown::Text, LastShown::Remark, LastShown::Output]));
         lines.push(StyledLine::of(TextStyle::Person, "› ").and(TextStyle::Quiet, &cut(&short, MAX_REPEATED_WIDTH)).hanging(2));
         self.last_shown = LastShown::Words;
         self.last_message = Some(turn.cause.clone());
@@ -431,14 +458,23 @@ impl ChatView {
 
     fn permission(&mut self, turn: Option<u64>, body: PermissionBody) -> Vec<StyledLine> {
         let mut lines = self.flush_draft();
+        let is_last = self.is_right_below_question() && self.question() == Some(&body.permission);
         lines.push(match &body.answer {
             None => StyledLine::of(TextStyle::Busy, "? ").and(TextStyle::Bold, &body.question),
             Some(answer) => {
                 let (is_allowed, by) = verdict(&body, answer);
                 let (style, word) = if is_allowed { (TextStyle::Good, "allowed") } else { (TextStyle::Bad, "refused") };
-                StyledLine::of(style, word).and(TextStyle::Quiet, &format!(": {}{by}", body.question))
+                let (is_own, what) = (self.own_answers.remove(&body.permission), &body.question);
+                let rest = match (is_own, is_last) {
+                    (true, true) => " by you".to_owned(),
+                    (true, false) => format!(" by you: {what}"),
+                    (false, true) => by,
+                    (false, false) => format!(": {what}{by}"),
+                };
+                StyledLine::of(style, word).and(TextStyle::Quiet, &rest)
             }
         });
+        let is_question = body.answer.is_none();
         let known = self.questions.iter().position(|open| open.body.permission == body.permission);
         match (known, body.answer.is_some()) {
             (Some(at), true) => _ = self.questions.remove(at),
@@ -446,7 +482,7 @@ impl ChatView {
             (None, false) => self.questions.push(Question { turn, body }),
             (None, true) => {}
         }
-        self.last_shown = LastShown::Words;
+        self.last_shown = if is_question { LastShown::Question } else { LastShown::Words };
         self.last_message = None;
         lines
     }
@@ -468,10 +504,14 @@ impl ChatView {
         let mut lines = self.flush_draft();
         let style = match body.about.as_deref() {
             Some("failed" | "suspended" | "gave_up") => TextStyle::Bad,
-            Some("notice" | "new" | "returned") => TextStyle::Quiet,
+            Some("notice" | "new" | "returned" | "empty") => TextStyle::Quiet,
             _ => TextStyle::Busy,
         };
         lines.extend(self.remark(style, &body.text));
+        // What was kept is the message right above.
+        if body.about.as_deref() != Some("kept") {
+            self.last_message = None;
+        }
         lines
     }
 
@@ -501,7 +541,8 @@ impl ChatView {
             None | Some(TurnOutcome::Completed) => {
                 let mut lines = self.drop_draft();
                 let is_empty = !self.replied.remove(&turn.id) && turn.reply.as_deref().is_none_or(|reply| reply.trim().is_empty());
-                if is_empty && self.is_caught_up {
+                // A gateway of this version writes a line.
+                if is_empty && self.is_caught_up && !self.told.remove(&turn.id) {
                     lines.extend(self.remark(TextStyle::Quiet, ANSWERED_NOTHING));
                 }
                 lines
@@ -525,30 +566,4 @@ impl ChatView {
     fn gap_after(&self, which: &[LastShown]) -> Vec<StyledLine> {
         if which.contains(&self.last_shown) { vec![StyledLine::default()] } else { Vec::new() }
     }
-}
-
-/// Whether a question was answered with yes, and by which user or rule, in brackets.
-pub(super) fn verdict(body: &PermissionBody, answer: &str) -> (bool, String) {
-    // A permission that a rule allowed without a question has no options.
-    let chosen = body.options.iter().find(|option| option.option == answer);
-    let is_allowed = chosen.map_or(answer == ALLOWED, |option| option.kind.starts_with("allow"));
-    (is_allowed, body.by.as_deref().map(|by| format!(" ({by})")).unwrap_or_default())
-}
-
-/// The keys that answer a question: letters for common options, else numbers.
-pub(super) fn choices(question: &PermissionBody) -> Vec<(char, &PermissionOption)> {
-    let mut keys: Vec<(char, &PermissionOption)> = Vec::new();
-    for (n, option) in question.options.iter().enumerate().take(9) {
-        let letter = match option.kind.as_str() {
-            "allow_once" => Some('y'),
-            "allow_always" => Some('a'),
-            "reject_once" => Some('n'),
-            "reject_always" => Some('d'),
-            _ => None,
-        };
-        let letter = letter.filter(|letter| keys.iter().all(|(key, _)| key != letter));
-        let number = char::from_digit(n as u32 + 1, 10).unwrap_or('0');
-        keys.push((letter.unwrap_or(number), option));
-    }
-    keys
 }

@@ -38,7 +38,12 @@ impl GatewayDrainArgs {
             ctx.out.tip(&match self.off {
                 true => "turns start again".to_owned(),
                 false => {
-                    let span = times::age(self.hold.unwrap_or(MAX_HOLD).min(MAX_HOLD).as_secs());
+                    // In the same words as the line about a message that waits.
+                    let span = match self.hold.unwrap_or(MAX_HOLD).min(MAX_HOLD).as_secs() {
+                        60 => "1 minute".to_owned(),
+                        seconds if seconds > 0 && seconds % 60 == 0 => format!("{} minutes", seconds / 60),
+                        seconds => times::age(seconds),
+                    };
                     format!("no new turns are started for {span}; `outlast gateway drain --off` ends that")
                 }
             });

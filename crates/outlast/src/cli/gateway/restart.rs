@@ -29,7 +29,11 @@ impl GatewayRestartArgs {
         let old = chat.status().await?.pid;
         if let Some(from) = super::asking_conversation(ctx) {
             let done = chat.restart(Some(&from)).await?;
-            return tell(ctx, if done.status == "restarted" { "restarted" } else { "restarting" }, old);
+            let status = match done.status.as_str() {
+                "restarted" | "stopping" => done.status.as_str(),
+                _ => "restarting",
+            };
+            return tell(ctx, status, old);
         }
         let restarted = async {
             let limit = ctx.settings.gateway.drain_timeout.saturating_add(END_LIMIT);
@@ -79,9 +83,13 @@ async fn start(ctx: &Context) -> Result<Option<Chat>, Failure> {
 fn tell(ctx: &Context, status: &str, pid: u32) -> Result<i32, Failure> {
     if ctx.out.json {
         ctx.out.object(&json!({"status": status, "pid": pid}))?;
+    } else if status == "restarting" {
+        // For the agent, which would wait for the restart otherwise.
+        ctx.out.line("the gateway restarts when your turn has ended; finish it, and do not wait for it")?;
+    } else if status == "stopping" {
+        ctx.out.line("the gateway is being stopped; the next message of a person starts it")?;
     } else {
         ctx.out.tip(&match status {
-            "restarting" => "the gateway restarts when the turns that run have finished".to_owned(),
             "stopped" => format!("the gateway (pid {pid}) has ended; it was stopped meanwhile, so it is not started again"),
             _ => format!("the gateway has {status} (pid {pid})"),
         });

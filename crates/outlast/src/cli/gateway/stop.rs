@@ -49,7 +49,13 @@ impl GatewayStopArgs {
                 let tip = "the gateway was stopped for this turn already, and started again by a person";
                 return tell(ctx, "stopped", pid, None, tip).map(Some);
             }
-            return tell(ctx, "stopping", pid, note(&done), "the gateway ends when the turns that run have finished").map(Some);
+            if !ctx.out.json {
+                // For the agent, which would wait for the end otherwise.
+                ctx.out.line("the gateway ends when your turn has ended; finish it, and do not wait for it")?;
+                note(&done).into_iter().for_each(|note| ctx.out.tip(note));
+                return Ok(Some(0));
+            }
+            return tell(ctx, "stopping", pid, note(&done), "").map(Some);
         }
         let about = About::Words("the gateway waits for the turns that run");
         let limit = self.timeout.unwrap_or(ctx.settings.gateway.drain_timeout);

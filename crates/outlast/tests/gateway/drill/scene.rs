@@ -417,7 +417,6 @@ fn named(line: String) -> (String, String) {
         ("resumed after an interruption", Line::ResumedAfterInterruption),
         ("held back", Line::Waiting(WaitReason::Breaker)),
         ("continued", Line::Continued),
-        ("trying again", Line::AgentEndedRetrying),
         ("failed", Line::Failed(FailureReason::AgentEnded)),
         ("suspended", Line::Suspended),
     ];
@@ -426,6 +425,10 @@ fn named(line: String) -> (String, String) {
     }
     if line == "A process ended (exit code 0): true" {
         return ("a process ended".to_owned(), line);
+    }
+    if line.ends_with(" was killed by SIGKILL. Trying again.") {
+        let text = "what the agent ended by, such as: The agent was killed by SIGKILL. Trying again.";
+        return ("trying again".to_owned(), text.to_owned());
     }
     // The driver says what it saw: it differs between agents in the first words only.
     assert!(line.ends_with("was killed by SIGKILL"), "{line}");
