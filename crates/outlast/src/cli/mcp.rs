@@ -111,8 +111,8 @@ fn instance(ctx: &Context, is_over_http: bool) -> Option<Instance> {
     if is_over_http {
         return Some(Instance::unknown(server));
     }
-    let named = CONVERSATION_VARIABLES.iter().filter_map(|name| ctx.world.var(name)?.to_str());
-    let named = named.filter(|name| (1..=MAX_CONVERSATION_BYTES).contains(&name.len())).next();
+    let mut names = CONVERSATION_VARIABLES.iter().filter_map(|name| ctx.world.var(name)?.to_str());
+    let named = names.find(|name| (1..=MAX_CONVERSATION_BYTES).contains(&name.len()));
     Some(Instance::of_server(server, os::client_above().unwrap_or(server), named))
 }
 
