@@ -37,11 +37,11 @@ fn case_182_what_is_older_than_the_limit_does_not_keep_a_conversation() {
 #[test]
 fn case_183_while_a_process_runs_the_home_is_active() {
     let p = product();
-    assert_eq!(p.json(["active"]), json!({"active": false, "running": 0, "waiting": 0}));
+    assert_eq!(p.json(["active"]), json!({"active": false, "running": 0, "waiting": 0, "failing": 0}));
     let id = p.run("exec sleep 1000");
-    assert_eq!(p.json(["active"]), json!({"active": true, "running": 1, "waiting": 0}));
+    assert_eq!(p.json(["active"]), json!({"active": true, "running": 1, "waiting": 0, "failing": 0}));
     p.json(["kill", &id]);
-    assert_eq!(p.json(["active"]), json!({"active": false, "running": 0, "waiting": 0}));
+    assert_eq!(p.json(["active"]), json!({"active": false, "running": 0, "waiting": 0, "failing": 0}));
 }
 
 #[test]
