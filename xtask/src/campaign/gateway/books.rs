@@ -229,13 +229,14 @@ impl Books {
                 let of = turns.iter().filter(|turn| turn.reason.as_deref() == Some(reason));
                 of.map(|turn| turn.attempt as usize - 1 + usize::from(is_told_at_once(turn))).sum()
             };
-            let said = |text: &str| {
+            // The line about an agent's end begins with its cause.
+            let said = |end: &str| {
                 let lines = self.parts.iter().filter(|(of, part)| of == key && part.kind.as_str() == "line");
-                lines.filter(|(_, part)| part.body["text"] == text).count()
+                lines.filter(|(_, part)| part.body["text"].as_str().is_some_and(|text| text.ends_with(end))).count()
             };
             for (reason, text) in [
                 ("restart_interrupted", "Resumed after an interruption of the gateway."),
-                ("agent_ended", "The agent ended in the middle of its turn. Trying again."),
+                ("agent_ended", ". Trying again."),
             ] {
                 let (said, wanted) = (said(text), again(reason));
                 if said != wanted {
