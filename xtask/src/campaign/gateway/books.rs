@@ -234,10 +234,9 @@ impl Books {
                 let lines = self.parts.iter().filter(|(of, part)| of == key && part.kind.as_str() == "line");
                 lines.filter(|(_, part)| part.body["text"].as_str().is_some_and(|text| text.ends_with(end))).count()
             };
-            for (reason, text) in [
-                ("restart_interrupted", "Resumed after an interruption of the gateway."),
-                ("agent_ended", ". Trying again."),
-            ] {
+            for (reason, text) in
+                [("restart_interrupted", "Resumed after an interruption of the gateway."), ("agent_ended", ". Trying again.")]
+            {
                 let (said, wanted) = (said(text), again(reason));
                 if said != wanted {
                     wrong.push(format!("{key}: {wanted} attempts were after {reason}, and the person was told {said} times"));
