@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use outlast_testkit::product::Product;
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
@@ -40,8 +40,25 @@ impl<'a> Client<'a> {
         &self.token
     }
 
-    /// Sends the message once.
+    /// Sends the message, and again if it is told that the message waits for a person: the breaker holds it back until a user resumes it.
     pub(super) fn speak(&self, more: &str, does_wait: bool) -> Result<Reply> {
+        loop {
+            let output = self.send(more, does_wait)?;
+            if output.status.signal() == Some(9) {
+                return Ok(Reply::Killed);
+            }
+            let said: Value =
+                serde_json::from_slice(&output.stdout).with_context(|| format!("the client of {}: {output:?}", self.token))?;
+            match (output.status.code(), does_wait) {
+                (Some(0), false) if said["status"] == "accepted" => return Ok(Reply::Accepted),
+                (Some(0 | 1), true) if said["state"] == "finished" => return Ok(Reply::Over(said)),
+                (Some(1), true) if said["status"] == "waiting" => {}
+                _ => bail!("the client of {} gave up: {output:?}", self.token),
+            }
+        }
+    }
+
+    fn send(&self, more: &str, does_wait: bool) -> Result<Output> {
         let words = format!("[[{}]] {more}", self.token);
         let line = turn_line(self.product)?;
         let agent = match self.chat.driver {
@@ -60,15 +77,7 @@ impl<'a> Client<'a> {
         };
         let output = child.wait_with_output()?;
         *self.pid() = None;
-        if output.status.signal() == Some(9) {
-            return Ok(Reply::Killed);
-        }
-        let said: Value = serde_json::from_slice(&output.stdout).with_context(|| format!("the client of {}: {output:?}", self.token))?;
-        match (output.status.code(), does_wait) {
-            (Some(0), false) if said["status"] == "accepted" => Ok(Reply::Accepted),
-            (Some(0 | 1), true) if said["state"] == "finished" => Ok(Reply::Over(said)),
-            _ => bail!("the client of {} gave up: {output:?}", self.token),
-        }
+        Ok(output)
     }
 
     /// Ends the client, because the round has failed.

@@ -15,7 +15,7 @@ use outlast_client::{
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many parts may arrive between the message and the start of following its conversation.
 const MAX_EARLY_PARTS: u32 = 20;
@@ -70,28 +70,35 @@ impl ChatSend {
         // It says why the reply may take long.
         accepted.note.iter().for_each(|note| ctx.out.remark(note));
         let left = format!("the message is answered all the same: `outlast chat {}` shows the reply", self.name.short());
+        let deadline = self.timeout.and_then(|time| Instant::now().checked_add(time));
         let wait = async {
             let mut questions = Questions::of(&self.name, accepted.turn);
-            let turn = tokio::select! {
-                turn = chat.wait(&self.name.key, accepted.turn, self.timeout) => turn?,
+            let ended = tokio::select! {
+                ended = wait_for_end(&chat, &self.name, accepted.turn, deadline) => ended?,
                 never = questions.tell_all(ctx, &chat) => match never {},
             };
             questions.tell_rest(ctx, &chat).await;
-            Ok::<_, ClientError>(turn)
+            Ok::<_, ClientError>(ended)
         };
         match progress::during(ctx, About::Words("waiting for the reply"), &left, wait).await?? {
-            Some(turn) => {
+            WaitEnd::Finished(turn) => {
                 points::reach(&ctx.world, "chat.answered");
                 let code = tell_finished(ctx, &self.name, &turn);
                 points::reach(&ctx.world, "chat.shown");
                 code
             }
-            None => match who_is_waited_for(&chat, &self.name, accepted.turn).await {
-                Some(why) => tell_held(ctx, &self.name, &accepted, &why),
-                None => tell_timed_out(ctx, &self.name, &accepted),
-            },
+            WaitEnd::Held(why) => tell_held(ctx, &self.name, &accepted, &why),
+            WaitEnd::TimedOut => tell_timed_out(ctx, &self.name, &accepted),
         }
     }
+}
+
+/// How a wait for a reply ended.
+enum WaitEnd {
+    Finished(Box<TurnInfo>),
+    /// The turn waits for a person, for this reason.
+    Held(String),
+    TimedOut,
 }
 
 /// Reports on standard error which permissions the agent asks for in a turn, and the answers. A script that waits would not see a refusal
@@ -248,6 +255,29 @@ pub(super) async fn who_is_waited_for(chat: &Chat, name: &ChatName, turn: u64) -
     }
     let suspended = || (shown.conversation.standing == Standing::Suspended).then(|| "the conversation is suspended".to_owned());
     shown.conversation.waits_for.clone().or_else(suspended)
+}
+
+/// Waits until the turn has ended, waits for a person, or the time is over. A turn that a person resumes meanwhile is waited for again.
+async fn wait_for_end(chat: &Chat, name: &ChatName, turn: u64, deadline: Option<Instant>) -> Result<WaitEnd, ClientError> {
+    loop {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if let Some(turn) = chat.wait(&name.key, turn, left).await? {
+            return Ok(WaitEnd::Finished(Box::new(turn)));
+        }
+        if let Some(why) = who_is_waited_for(chat, name, turn).await {
+            return Ok(WaitEnd::Held(why));
+        }
+        if deadline.is_some_and(|at| at <= Instant::now()) || !has_started(chat, name, turn).await {
+            return Ok(WaitEnd::TimedOut);
+        }
+    }
+}
+
+/// Whether the turn of a message runs or has ended.
+async fn has_started(chat: &Chat, name: &ChatName, turn: u64) -> bool {
+    let shown = chat.show(&name.key, None).await;
+    let is_it = |one: &TurnInfo| one.id == turn && matches!(one.state, TurnState::Running | TurnState::Finished);
+    shown.is_ok_and(|shown| shown.turns.iter().any(is_it))
 }
 
 fn tell_held(ctx: &Context, name: &ChatName, accepted: &Accepted, why: &str) -> Result<i32, Failure> {
