@@ -36,7 +36,8 @@ impl Person {
         tcsetwinsize(&screen, Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let end = || Stdio::from(terminal.try_clone().unwrap());
         let call = Command::new("setsid")
-            .args(["--ctty", "--wait"])
+            // Ctrl-C works also if the tests were started in the background of a script, where it is ignored.
+            .args(["--ctty", "--wait", "env", "--default-signal=INT,QUIT,HUP"])
             .arg(call.get_program())
             .args(call.get_args())
             .env_clear()
