@@ -81,20 +81,20 @@ impl ChatSend {
             Ok::<_, ClientError>(ended)
         };
         match progress::during(ctx, About::Words("waiting for the reply"), &left, wait).await?? {
-            WaitEnd::Finished(turn) => {
+            ReplyWait::Finished(turn) => {
                 points::reach(&ctx.world, "chat.answered");
                 let code = tell_finished(ctx, &self.name, &turn);
                 points::reach(&ctx.world, "chat.shown");
                 code
             }
-            WaitEnd::Held(why) => tell_held(ctx, &self.name, &accepted, &why),
-            WaitEnd::TimedOut => tell_timed_out(ctx, &self.name, &accepted),
+            ReplyWait::Held(why) => tell_held(ctx, &self.name, &accepted, &why),
+            ReplyWait::TimedOut => tell_timed_out(ctx, &self.name, &accepted),
         }
     }
 }
 
 /// How a wait for a reply ended.
-enum WaitEnd {
+enum ReplyWait {
     Finished(Box<TurnInfo>),
     /// The turn waits for a person, for this reason.
     Held(String),
@@ -258,17 +258,17 @@ pub(super) async fn who_is_waited_for(chat: &Chat, name: &ChatName, turn: u64) -
 }
 
 /// Waits until the turn has ended, waits for a person, or the time is over. A turn that a person resumes meanwhile is waited for again.
-async fn wait_for_end(chat: &Chat, name: &ChatName, turn: u64, deadline: Option<Instant>) -> Result<WaitEnd, ClientError> {
+async fn wait_for_end(chat: &Chat, name: &ChatName, turn: u64, deadline: Option<Instant>) -> Result<ReplyWait, ClientError> {
     loop {
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         if let Some(turn) = chat.wait(&name.key, turn, left).await? {
-            return Ok(WaitEnd::Finished(Box::new(turn)));
+            return Ok(ReplyWait::Finished(Box::new(turn)));
         }
         if let Some(why) = who_is_waited_for(chat, name, turn).await {
-            return Ok(WaitEnd::Held(why));
+            return Ok(ReplyWait::Held(why));
         }
         if deadline.is_some_and(|at| at <= Instant::now()) || !has_started(chat, name, turn).await {
-            return Ok(WaitEnd::TimedOut);
+            return Ok(ReplyWait::TimedOut);
         }
     }
 }
