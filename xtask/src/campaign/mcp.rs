@@ -290,7 +290,7 @@ fn inspector(bench: &SuiteBench, step: &mut SuiteStep<'_>) -> Result<()> {
             });
             step(name("tools/call"), called);
             // A client of the old era cannot be given a task, though this one says so; a newer one asks for it until it is over.
-            let later = run(era, json!({"command": "sleep 1; echo late", "wait_seconds": 0})).and_then(|answer| {
+            let later = run(era, json!({"command": "sleep 3; echo late", "wait_seconds": 1})).and_then(|answer| {
                 let (key, want) = if era == "legacy" { ("status", "running") } else { ("output", "late") };
                 ensure!(answer[key] == want, "{answer}");
                 Ok(if era == "legacy" { "answered while it runs".into() } else { "a task, driven to its end".into() })
