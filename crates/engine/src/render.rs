@@ -330,8 +330,6 @@ fn deadline(facts: &Facts) -> Option<Time> {
 /// Until when it is known to have run; none while it runs. The end of a lost process was not observed.
 pub(crate) fn ran_until(facts: &Facts, last_output_at: Option<Time>) -> Option<Time> {
     match facts.phase {
-        // An adopted process ran when it was adopted.
-        Phase::Lost { .. } if facts.detached => Some(facts.kept.accepted_at),
         Phase::Lost { .. } => Some(last_output_at.unwrap_or(facts.since())),
         _ => facts.ended_at(),
     }

@@ -234,7 +234,11 @@ impl TellEnd {
     /// Whether the process runs, as far as an engine can be asked.
     async fn is_running(&self, ctx: &Context) -> bool {
         let Ok(client) = engine(ctx).await else { return true };
-        client.find(&self.id).await.is_ok_and(|found| found.status == Status::Running)
+        match client.find(&self.id).await {
+            Ok(found) => found.status == Status::Running,
+            // An engine that dies before it answers says nothing about the process.
+            Err(error) => !matches!(error, ClientError::Refused(_)),
+        }
     }
 
     /// How it ended, if an engine can be asked. A list marks nothing as seen, so that the notice of the end, if there is one, is delivered all the same.

@@ -108,7 +108,11 @@ fn a_wake_that_cannot_work_is_known_and_the_next_answer_of_a_tool_has_the_notice
         "[[hook]]\nname = \"waker\"\ncommand = [\"/no/such/outlast\", \"hook\", \"codex\"]\nwake = true\nsessions = [\"mcp:*\"]\nretry_seconds = [600]\n",
     );
     let mut agent = Agent::old(&p, "a", &[]);
-    let id = agent.tool("run", json!({"command": "exit 5", "wait_seconds": 0}))["process"].as_str().unwrap().to_owned();
+    // It runs while the call is answered, so that its end is a notice.
+    let gate = Gate::new(&p, "gate");
+    let line = format!("{}; exit 5", gate.wait());
+    let id = agent.tool("run", json!({"command": line, "wait_seconds": 0}))["process"].as_str().unwrap().to_owned();
+    gate.open();
     let status = || p.json(["engine", "status"])["degraded"].to_string();
     let failed = "the hook waker could not wake an agent when it was last called";
     let said = eventually("the failed wake", || Some(status()).filter(|said| said.contains(failed)));
