@@ -128,7 +128,7 @@ fn workdir() -> Value {
 
 /// Of tools that change a process.
 fn force() -> Value {
-    json!({"type": "boolean", "default": false, "description": "Also if another open conversation started it."})
+    json!({"type": "boolean", "description": "Also if another open conversation has it."})
 }
 
 fn max_output_tokens(of: &str) -> Value {

@@ -82,7 +82,7 @@ fn log() -> Schema {
 fn list() -> Schema {
     Schema {
         name: "list",
-        description: "List this conversation's background processes: running and last ended.".into(),
+        description: "List background processes: running and last ended.".into(),
         parameters: json!({"type": "object", "properties": {}}),
         hints: Hints::LOOKS,
     }
