@@ -19,6 +19,10 @@ const CLAP_WORDS: [(&str, &str); 4] = [
 
 /// The error with better suggestions, in the words of the help. `args` is the whole command line.
 pub(super) fn explained(mut error: Error, args: &[OsString]) -> Error {
+    // Help and version are no mistakes.
+    if !error.use_stderr() {
+        return error;
+    }
     let words: Vec<&str> = args.iter().skip(1).filter_map(|arg| arg.to_str()).filter(|arg| !arg.starts_with('-')).collect();
     let (verb, next) = (words.first().copied().unwrap_or_default(), words.get(1).copied().unwrap_or_default());
     if let Some(why) = not_of_chat(&error, verb, next, args) {
@@ -107,7 +111,7 @@ const CLAP_HELP: &str = "For more information, try ";
 
 /// The same error, with verbs called verbs as in the help, and with the help of the verb that was given.
 fn in_words_of_help(error: Error, path: &str) -> Error {
-    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return error;
     }
     let before = error.render().ansi().to_string();
