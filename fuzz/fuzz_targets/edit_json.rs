@@ -6,7 +6,7 @@
 mod edit;
 
 use edit::Data;
-use edit::json::{Ours, Wish, put, take};
+use edit::json::{JsonEdit, Ours, put, take};
 use libfuzzer_sys::fuzz_target;
 
 fn ours(value: &serde_json::Value) -> Ours {
@@ -23,14 +23,14 @@ fn ours(value: &serde_json::Value) -> Ours {
 fuzz_target!(|text: &str| {
     let fields = vec![("command".to_owned(), Data::text("outlast")), ("env".to_owned(), Data::map([("A", Data::text("b"))]))];
     let element = Data::map([("hooks", Data::List(vec![Data::map([("command", Data::text("outlast"))])]))]);
-    let wishes =
-        [Wish::Member { path: vec!["m", "o"], fields, usual: Vec::new() }, Wish::Element { path: vec!["h", "s"], data: element, ours }];
-    for wish in wishes {
-        let Ok(made) = put(text, &wish) else { continue };
-        assert_eq!(put(&made, &wish).as_ref(), Ok(&made), "twice is once");
-        let Ok(without) = take(text, &wish) else { continue };
+    let edits =
+        [JsonEdit::Member { path: vec!["m", "o"], fields, defaults: Vec::new() }, JsonEdit::Element { path: vec!["h", "s"], data: element, ours }];
+    for edit_made in edits {
+        let Ok(made) = put(text, &edit_made) else { continue };
+        assert_eq!(put(&made, &edit_made).as_ref(), Ok(&made), "twice is once");
+        let Ok(without) = take(text, &edit_made) else { continue };
         if without == text && made != text {
-            assert_eq!(take(&made, &wish).as_deref(), Ok(text), "and back from {made:?}");
+            assert_eq!(take(&made, &edit_made).as_deref(), Ok(text), "and back from {made:?}");
         }
     }
 });

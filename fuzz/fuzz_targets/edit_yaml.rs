@@ -6,16 +6,16 @@
 mod edit;
 
 use edit::Data;
-use edit::yaml::{Wish, put, take};
+use edit::yaml::{YamlEdit, put, take};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let fields = vec![("command".to_owned(), Data::text("outlast")), ("env".to_owned(), Data::map([("A", Data::text("b"))]))];
-    let wish = Wish { map: "m", name: "o", fields, usual: Vec::new() };
-    let Ok(made) = put(text, &wish) else { return };
-    assert_eq!(put(&made, &wish).as_ref(), Ok(&made), "twice is once");
-    let Ok(without) = take(text, &wish) else { return };
+    let edit_made = YamlEdit { map: "m", name: "o", fields, defaults: Vec::new() };
+    let Ok(made) = put(text, &edit_made) else { return };
+    assert_eq!(put(&made, &edit_made).as_ref(), Ok(&made), "twice is once");
+    let Ok(without) = take(text, &edit_made) else { return };
     if without == text && made != text {
-        assert_eq!(take(&made, &wish).as_deref(), Ok(text), "and back from {made:?}");
+        assert_eq!(take(&made, &edit_made).as_deref(), Ok(text), "and back from {made:?}");
     }
 });
