@@ -174,6 +174,10 @@ impl WatchMatch {
 }
 
 impl Notice {
+    /// The kinds of notices that are not posted.
+    pub const KINDS: [&str; 6] =
+        ["completion", "watch_match", "watch_disabled", "watch_overflow_tripped", "watch_overflow_released", "until"];
+
     /// Its kind: the `type` field.
     pub fn kind(&self) -> &str {
         match &self.body {

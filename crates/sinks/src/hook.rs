@@ -46,15 +46,22 @@ pub(crate) struct HookRun {
     pub(crate) status: Option<ExitStatus>,
     /// The end of its output.
     pub(crate) output: Vec<u8>,
+    /// The variables that it was given about the first notice.
+    pub(crate) variables: Vec<(&'static str, String)>,
 }
 
 /// Runs the hook once for a batch of notices.
 pub(crate) async fn call(hook: &Hook, batch: &[Delivery], mut stop: watch::Receiver<bool>) -> HookRun {
-    let Some(first) = batch.first() else { return HookRun { failure: None, status: None, output: Vec::new() } };
+    let Some(first) = batch.first() else {
+        return HookRun { failure: None, status: None, output: Vec::new(), variables: Vec::new() };
+    };
     let input = if hook.gather.gathers() { event::many(batch) } else { event::one(first) };
-    let mut run = match start(hook, &variables(hook, first, batch.len())) {
+    let variables = variables(hook, first, batch.len());
+    let mut run = match start(hook, &variables) {
         Ok(run) => run,
-        Err(error) => return HookRun { failure: Some(format!("cannot run the hook: {error}")), status: None, output: Vec::new() },
+        Err(error) => {
+            return HookRun { failure: Some(format!("cannot run the hook: {error}")), status: None, output: Vec::new(), variables };
+        }
     };
     let end = run.wait(&input, hook, &mut stop).await;
     let status = run.finish(end, hook.grace).await;
@@ -65,7 +72,7 @@ pub(crate) async fn call(hook: &Hook, batch: &[Delivery], mut stop: watch::Recei
         (RunEnd::TimedOut, _) => Some(format!("did not end within {:?}, and was stopped", hook.time_limit)),
         (RunEnd::EngineStopped, _) => Some("the engine stopped while the hook ran".to_owned()),
     };
-    HookRun { failure, status, output }
+    HookRun { failure, status, output, variables }
 }
 
 fn ending(status: Option<ExitStatus>) -> String {

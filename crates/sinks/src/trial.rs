@@ -21,6 +21,8 @@ pub struct Trial {
     pub http_status: Option<u16>,
     /// The end of the hook's output, or the beginning of the receiver's answer. Secrets are masked.
     pub output: String,
+    /// The variables about the notice that a hook was given.
+    pub variables: Vec<(&'static str, String)>,
     /// How long the call took.
     pub took: Duration,
 }
@@ -38,6 +40,7 @@ pub async fn try_sink(sink: &SinkConfig, delivery: &Delivery) -> Trial {
                 signal: called.status.and_then(|status| status.signal()),
                 output: reason::lines(&called.output),
                 failure: called.failure,
+                variables: called.variables,
                 ..Trial::default()
             }
         }

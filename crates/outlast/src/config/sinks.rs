@@ -1,6 +1,8 @@
 //! The `[[hook]]` and `[[webhook]]` tables. A table with an error causes a warning and is left out; the others are used.
 
 use super::FileNames;
+use outlast_client::Notice;
+use outlast_core::nearest;
 use outlast_engine::Push;
 use outlast_sinks::{Budget, Gather, Growth, Hook, HookCommand, Secret, SinkConfig, Target, Webhook};
 use serde::Deserialize;
@@ -108,6 +110,12 @@ pub(super) fn read(table: &toml::Table, names: &FileNames<'_>, env: &[(OsString,
                 "hook" => hook(one.clone(), env, home),
                 _ => webhook(one.clone(), names, env, &mut sinks.secret_env),
             };
+            if let Ok((_, push)) = &made {
+                let mistaken = push.kinds.iter().filter_map(|kind| Some((kind, mistaken_kind(kind)?)));
+                warnings.extend(mistaken.map(|(kind, meant)| {
+                    format!("{} has the unknown kind {kind} in the {section} {}; did you mean {meant}?", file.display(), push.name)
+                }));
+            }
             match made {
                 Ok((call, push)) if taken.insert(push.name.clone()) => {
                     sinks.tables.push((section.to_owned(), n));
@@ -122,6 +130,13 @@ pub(super) fn read(table: &toml::Table, names: &FileNames<'_>, env: &[(OsString,
         }
     }
     sinks
+}
+
+/// The kind that is meant by one that no notice of Outlast has. A notice that is posted may have any kind, so only a name that resembles another is a
+/// mistake.
+fn mistaken_kind(kind: &str) -> Option<&'static str> {
+    let near = nearest(kind, Notice::KINDS);
+    near.first().copied().filter(|_| !Notice::KINDS.contains(&kind))
 }
 
 /// Why a table is ignored, in words for the user who wrote it.

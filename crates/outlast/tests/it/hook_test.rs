@@ -38,13 +38,39 @@ fn the_notice_of_a_test_names_a_process_as_a_real_one_does() {
 }
 
 #[test]
+fn a_hook_for_failures_can_be_tried_with_an_exit_code() {
+    let p = product();
+    p.configure("[[hook]]\nname = \"failed\"\ncommand = '[ \"$OUTLAST_EXIT_CODE\" = 0 ] || echo \"$OUTLAST_TEXT\"'");
+    let good = p.call(["hook", "test", "failed"]).good().text();
+    assert!(good.contains("\nit was given:\n  OUTLAST_NAME=test\n  OUTLAST_EXIT_CODE=0\n  OUTLAST_TEXT=test finished (exit 0)"), "{good}");
+    assert!(!good.contains("its output:"), "{good}");
+    let bad = p.call(["hook", "test", "failed", "--exit-code", "3"]).good().text();
+    assert!(bad.contains("  OUTLAST_EXIT_CODE=3\n") && bad.contains("its output:\n  test failed (exit 3)"), "{bad}");
+    assert_eq!(p.call(["hook", "test", "failed", "--exit-code", "300"]).code, Some(125));
+}
+
+#[test]
+fn a_kind_that_no_notice_has_is_reported() {
+    let p = product();
+    p.configure("[[hook]]\nname = \"wake\"\ncommand = \"true\"\nkinds = [\"completions\"]\n[[hook]]\nname = \"own\"\ncommand = \"true\"\nkinds = [\"deploy\"]");
+    let warned = p.call(["config", "show"]).good().err;
+    assert!(warned.contains("has the unknown kind completions in the hook wake; did you mean completion?"), "{warned}");
+    assert!(!warned.contains("deploy"), "a notice that is posted may have any kind: {warned}");
+    let note = p.call(["hook", "test", "own"]).good().err;
+    assert!(note.contains("note: deploy is no kind of Outlast's own notices: only `outlast events post` makes such\n"), "{note}");
+    let refused = p.call(["hook", "test", "own", "--exit-code", "3"]);
+    assert!(refused.code == Some(125) && refused.err.contains("own gets no notices of the kind completion"), "{refused:?}");
+}
+
+#[test]
 fn a_hook_that_fails_is_reported_with_exit_code_and_output() {
     let p = product();
     p.configure("[[hook]]\nname = \"wake\"\ncommand = \"echo no route; echo to host >&2; exit 3\"\n[[hook]]\nname = \"gone\"\ncommand = [\"/nowhere/to/be/found\"]");
     let failed = p.call(["hook", "test", "wake"]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     assert!(failed.text().starts_with("the hook wake failed after "), "{failed:?}");
-    assert!(failed.text().contains(": exit code 3\nits output:\n  no route\n  to host\n"), "{failed:?}");
+    assert!(failed.text().contains(": exit code 3\nit was given:\n  OUTLAST_NAME=test\n"), "{failed:?}");
+    assert!(failed.text().ends_with("\nits output:\n  no route\n  to host\n"), "{failed:?}");
     let answer = p.call(["hook", "test", "wake", "--json"]);
     assert_eq!((answer.code, &answer.json()["exit_code"], &answer.json()["status"]), (Some(1), &json!(3), &json!("failed")));
     let gone = p.call(["hook", "test", "gone"]);

@@ -1,6 +1,7 @@
 //! `outlast hook test`: calls one configured sink, and reports the outcome.
 
 use super::super::events::took;
+use super::super::one_line::tame;
 use super::super::{Context, Failure, engine, times};
 use clap::Args;
 use outlast_client::{Body, Completion, Delivery, Notice, Owner, ProcessId, Reason, WatchMatch, code};
@@ -10,6 +11,10 @@ use serde_json::{Map, Value, json};
 
 /// The command that the notice of a test names.
 const COMMAND: &str = "outlast hook test";
+/// The kind of a notice about an end.
+const COMPLETION: &str = "completion";
+/// The variables that a report shows.
+const SHOWN_VARIABLES: [&str; 3] = ["OUTLAST_NAME", "OUTLAST_EXIT_CODE", "OUTLAST_TEXT"];
 /// How a hook is added, for `--help`.
 const EXAMPLE: &str = "\
 A hook is a table in config.toml, which the engine reads when it starts (`outlast engine restart`):
@@ -34,6 +39,9 @@ pub(super) struct Test {
     /// The session of the notice [default: one that the sink is for]
     #[arg(long, value_name = "KEY")]
     session: Option<String>,
+    /// The exit code in the notice, for a sink of completions
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u8))]
+    exit_code: u8,
 }
 
 impl Test {
@@ -45,9 +53,13 @@ impl Test {
         };
         let session = self.session.or_else(|| push.sessions.first().map(|pattern| pattern.replace('*', "test")));
         let kind = match push.kinds.first() {
-            Some(first) if !push.kinds.iter().any(|kind| kind == "completion") => first,
-            _ => "completion",
+            Some(first) if !push.kinds.iter().any(|kind| kind == COMPLETION) => first,
+            _ => COMPLETION,
         };
+        if self.exit_code != 0 && kind != COMPLETION {
+            let what = format!("{} gets no notices of the kind {COMPLETION}, and only those have an exit code", sink.name);
+            return Err(Failure::refused(what, "leave --exit-code out"));
+        }
         let way = match sink.way {
             Way::Hook(_) => "hook",
             Way::Webhook(_) => "webhook",
@@ -56,7 +68,7 @@ impl Test {
             Some(client) => engine::outdated(ctx, &client).await.iter().any(|key| key == way),
             None => false,
         };
-        let notice = notice(&sink.name, kind, session);
+        let notice = notice(&sink.name, kind, session, i32::from(self.exit_code));
         let text = outlast_text::announce(&notice);
         let trial =
             try_sink(&super::super::with_lines_for_people(sink, ctx.world.zone()), &Delivery::new(notice, text, 0, times::now(), "")).await;
@@ -66,6 +78,9 @@ impl Test {
             ctx.out.object(&answer)?;
         } else {
             ctx.out.text(&report(&sink.name, way, &trial))?;
+        }
+        if let Some(note) = posted_kinds(&push.kinds) {
+            ctx.out.remark(&note);
         }
         if is_unread {
             ctx.out.remark(&format!(
@@ -78,9 +93,20 @@ impl Test {
 
 /// A test notice for a sink.
 pub(super) fn delivery(sink: &str) -> Delivery {
-    let notice = notice(sink, "completion", None);
+    let notice = notice(sink, COMPLETION, None, 0);
     let text = outlast_text::announce(&notice);
     Delivery::new(notice, text, 0, times::now(), "")
+}
+
+/// A note about kinds that no notice of Outlast has. A mistyped one never comes.
+fn posted_kinds(kinds: &[String]) -> Option<String> {
+    let posted: Vec<&str> = kinds.iter().map(String::as_str).filter(|kind| !Notice::KINDS.contains(kind)).collect();
+    let (which, are) = match posted.as_slice() {
+        [] => return None,
+        [one] => ((*one).to_owned(), "is no kind"),
+        several => (several.join(", "), "are no kinds"),
+    };
+    Some(format!("note: {} {are} of Outlast's own notices: only `outlast events post` makes such", tame(&which)))
 }
 
 /// The failure if no sink has this name.
@@ -106,12 +132,12 @@ fn example(ctx: &Context, name: &str) -> String {
 }
 
 /// A notice of this kind, marked as a test.
-fn notice(sink: &str, kind: &str, session: Option<String>) -> Notice {
+fn notice(sink: &str, kind: &str, session: Option<String>, exit_code: i32) -> Notice {
     let message = format!("This is a test of the sink {sink}.");
     let now = times::now();
     let body = match kind {
-        "completion" => {
-            let mut end = Completion::new(COMMAND, Some(0), Reason::Exited);
+        COMPLETION => {
+            let mut end = Completion::new(COMMAND, Some(exit_code), Reason::Exited);
             (end.name, end.output, end.started_at, end.ended_at) = (Some("test".into()), message, Some(now), Some(now));
             Body::Completion(Box::new(end))
         }
@@ -157,6 +183,11 @@ fn report(name: &str, way: &str, trial: &Trial) -> String {
         (None, None) => format!("the {way} {name} accepted the notice (exit 0) after {took}\n"),
         (Some(why), _) => format!("the {way} {name} failed after {took}: {why}\n"),
     };
+    let shown: Vec<_> = trial.variables.iter().filter(|(name, _)| SHOWN_VARIABLES.contains(name)).collect();
+    if !shown.is_empty() {
+        text += "it was given:\n";
+        text.extend(shown.iter().map(|(name, value)| format!("  {name}={}\n", tame(value))));
+    }
     if !trial.output.trim().is_empty() {
         text += if way == "hook" { "its output:\n" } else { "its answer:\n" };
         text.extend(trial.output.trim_end().lines().map(|line| format!("  {line}\n")));
@@ -173,7 +204,22 @@ mod tests {
     fn a_trial_is_reported_with_what_was_seen() {
         let took = Duration::from_millis(35);
         let all = [
-            report("wake", "hook", &Trial { exit_code: Some(0), took, ..Trial::default() }),
+            report(
+                "wake",
+                "hook",
+                &Trial {
+                    exit_code: Some(0),
+                    variables: [
+                        ("OUTLAST_EVENT_ID", "evt_1"),
+                        ("OUTLAST_EXIT_CODE", "3"),
+                        ("OUTLAST_TEXT", "test failed (exit 3) after 4s"),
+                    ]
+                    .map(|(name, value)| (name, value.to_owned()))
+                    .to_vec(),
+                    took,
+                    ..Trial::default()
+                },
+            ),
             report(
                 "wake",
                 "hook",
@@ -192,7 +238,7 @@ mod tests {
     #[test]
     fn the_notice_of_a_test_has_the_kind_that_the_sink_is_for() {
         for kind in ["completion", "watch_match", "deploy"] {
-            let notice = notice("ops", kind, Some("agent:test".into()));
+            let notice = notice("ops", kind, Some("agent:test".into()), 0);
             assert_eq!((notice.kind(), notice.session_key.as_str()), (kind, "agent:test"));
             assert!(outlast_text::announce(&notice).contains("This is a test of the sink ops."), "{kind}");
         }
