@@ -4,7 +4,7 @@ use super::conversation::{self, Conversation};
 use super::label::{self, LabelArgs};
 use super::out::Tone;
 use super::owner::meant;
-use super::table::{Cell, Column, lay_out};
+use super::table::{Cell, Column, fits, lay_out};
 use super::{Context, Failure, ScopeArgs, ending, named, times};
 use clap::{Args, ValueEnum};
 use outlast_client::{ProcessInfo, Status, Time};
@@ -144,6 +144,8 @@ impl List {
         let mut processes = client.list(&scope, all).await?;
         ending::mark_suspended(&mut processes);
         let has_any = !processes.is_empty();
+        let what = if all { "process" } else { "running process" };
+        let no_label = self.label.check(what, &processes).err();
         processes.retain(|p| self.takes(p));
         match self.sort {
             Some(field) => field.sort(&mut processes, self.reverse),
@@ -163,6 +165,8 @@ impl List {
         let hidden = if scope.session.is_none() { hide_agents(&mut processes, all) } else { 0 };
         if let Some(meant) = meant {
             ctx.out.remark(&meant);
+        } else if let Some(no_label) = no_label {
+            ctx.out.tip(&format!("{}; {}", no_label.error(), no_label.hint()));
         } else if processes.is_empty() {
             ctx.out.tip(match (all, has_any && self.is_filtered()) {
                 (true, true) => "no process matches",
@@ -219,7 +223,7 @@ fn with_conversations(list: outlast_client::List) -> serde_json::Value {
 const fn columns(command: usize) -> [Column; 12] {
     [
         Column::new("ID"),
-        Column::new("STATE").cut(16),
+        Column::new("STATE").cut(16).last(),
         Column::new("PID").goes(2),
         Column::new("TIME").goes(3),
         Column::new("STARTED").goes(7),
@@ -228,7 +232,7 @@ const fn columns(command: usize) -> [Column; 12] {
         Column::new("NOTIFIES").goes(1),
         Column::new("CHAT").cut(8).goes(4),
         Column::new("NAME").cut(8).goes(5),
-        Column::new("LABELS").cut(12).goes(0),
+        Column::new("LABELS").cut(12).keeping_end().goes(0),
         Column::new("COMMAND").cut(command),
     ]
 }
@@ -246,10 +250,8 @@ pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> V
 fn sorted_lines(processes: &[ProcessInfo], by: Option<SortField>, now: Time, out: &super::Out) -> Vec<String> {
     let is_below = |room| out.width.is_some_and(|width| width < room);
     let columns = columns(if is_below(ROOM_FOR_LONG_COMMANDS) { 8 } else { 16 });
-    let standing = if is_below(ROOM_FOR_LONG_STATES) { ending::short_standing } else { ending::standing };
-    let rows: Vec<_> = processes
-        .iter()
-        .map(|p| {
+    let rows = |standing: fn(&ProcessInfo) -> (String, Tone)| -> Vec<[Cell; 12]> {
+        let row = |p: &ProcessInfo| {
             let (standing, tone) = standing(p);
             [
                 Cell::new(&p.session_id.to_string()),
@@ -266,9 +268,16 @@ fn sorted_lines(processes: &[ProcessInfo], by: Option<SortField>, now: Time, out
                 Cell::new(&label::shown(p).unwrap_or_default()).tone(Tone::Quiet),
                 Cell::new(conversation::command(p)),
             ]
-        })
-        .collect();
-    if rows.is_empty() { Vec::new() } else { lay_out(columns, &rows, out) }
+        };
+        processes.iter().map(row).collect()
+    };
+    if processes.is_empty() {
+        return Vec::new();
+    }
+    let long = rows(ending::standing);
+    let is_short = is_below(ROOM_FOR_LONG_STATES) || !fits(&columns, &long, out);
+    let rows = if is_short { rows(ending::short_standing) } else { long };
+    lay_out(columns, &rows, out)
 }
 
 /// How many pids of what a process left running a line shows; `poll` shows all.

@@ -29,17 +29,31 @@ pub(crate) struct Column {
     least: Option<usize>,
     /// It may be left out; the column with the smallest number is left out first.
     goes: Option<u8>,
+    /// It is cut only once all others have their least width.
+    is_cut_last: bool,
+    /// Its end says more than its beginning, so it is cut at the beginning of its value.
+    keeps_end: bool,
 }
 
 impl Column {
     /// One that is neither cut nor left out.
     pub(crate) const fn new(head: &'static str) -> Self {
-        Self { head, least: None, goes: None }
+        Self { head, least: None, goes: None, is_cut_last: false, keeps_end: false }
     }
 
     /// The same, which may be cut to a width.
     pub(crate) const fn cut(self, least: usize) -> Self {
         Self { least: Some(least), ..self }
+    }
+
+    /// The same, which is cut only once all others have their least width.
+    pub(crate) const fn last(self) -> Self {
+        Self { is_cut_last: true, ..self }
+    }
+
+    /// The same, of whose cells the end is shown if they are cut.
+    pub(crate) const fn keeping_end(self) -> Self {
+        Self { keeps_end: true, ..self }
     }
 
     /// The same, which may be left out; the column with the smallest number is left out first.
@@ -63,7 +77,7 @@ pub(crate) fn lay_out<const N: usize>(columns: [Column; N], rows: &[[Cell; N]], 
         let mut line = String::new();
         for &(c, width) in before {
             let (text, tone) = cells(c);
-            let text = cut(&text, width);
+            let text = if columns[c].keeps_end { cut_before_end(&text, width) } else { cut(&text, width) };
             line += &out.paint(tone, &text);
             line += &" ".repeat((width + GAP).saturating_sub(text.width()));
         }
@@ -74,6 +88,18 @@ pub(crate) fn lay_out<const N: usize>(columns: [Column; N], rows: &[[Cell; N]], 
     let head = line(&|c| (columns[c].head.to_owned(), Tone::Quiet));
     let body = rows.iter().map(|r| line(&|c| (r[c].text.clone(), r[c].tone)));
     std::iter::once(head).chain(body).collect()
+}
+
+/// Whether the table fits the terminal with every column, those that are cut last as wide as they are.
+pub(crate) fn fits<const N: usize>(columns: &[Column; N], rows: &[[Cell; N]], out: &Out) -> bool {
+    let Some(width) = out.width else { return true };
+    let natural = |c: usize| rows.iter().map(|r| r[c].text.width()).chain([columns[c].head.width()]).max().unwrap_or(0);
+    let least = |c: usize| match columns[c].least {
+        Some(least) if !columns[c].is_cut_last => least.min(natural(c)),
+        _ => natural(c),
+    };
+    let used = (0..N).filter(|c| rows.iter().any(|r| !r[*c].text.is_empty()));
+    used.map(|c| least(c) + GAP).sum::<usize>() <= width + GAP
 }
 
 /// Makes the columns fit: some are left out, then the widest that may be cut are cut, and at last every one is.
@@ -87,7 +113,8 @@ fn narrow(columns: &[Column], fit: &mut Vec<(usize, usize)>, room: usize) {
         fit.remove(goes);
     }
     while all(&mut fit.iter().map(|(_, w)| *w)) > room {
-        let wide = (0..fit.len()).filter(|i| fit[*i].1 > least(fit[*i].0, fit[*i].1)).max_by_key(|i| fit[*i].1);
+        let can_be_cut = |i: &usize| fit[*i].1 > least(fit[*i].0, fit[*i].1);
+        let wide = (0..fit.len()).filter(can_be_cut).max_by_key(|i| (!columns[fit[*i].0].is_cut_last, fit[*i].1));
         // Even the least widths are too much: the last column that can be cut is cut further.
         match wide.or_else(|| (0..fit.len()).rev().find(|i| fit[*i].1 > 1)) {
             Some(i) => fit[i].1 -= 1,
@@ -112,6 +139,22 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
         short = &text[..end];
     }
     if room == 0 { String::new() } else { format!("{short}…") }
+}
+
+/// The same for a text such as `KEY=VALUE` of which the end is shown: `procfile=…/shop/Procfile`.
+fn cut_before_end(text: &str, room: usize) -> String {
+    if text.width() <= room {
+        return text.to_owned();
+    }
+    // Of several labels, the key of the first would seem to have the last value.
+    let key = text.split_once('=').filter(|(key, value)| !value.contains('=') && key.width() + 2 < room / 2 + 4).map_or("", |(key, _)| key);
+    let (key, value) = if key.is_empty() { (String::new(), text) } else { (format!("{key}="), &text[key.len() + 1..]) };
+    let room = room.saturating_sub(key.width());
+    let starts = value.char_indices().filter(|(_, c)| c.width() != Some(0)).map(|(at, _)| at);
+    match starts.map(|at| &value[at..]).find(|end| end.width() < room) {
+        Some(end) => format!("{key}…{end}"),
+        None => cut(text, room + key.width()),
+    }
 }
 
 /// Where letters end, each with the combining marks after it: a mark may make its letter wider.
@@ -179,6 +222,29 @@ mod tests {
         assert_eq!((cut("日本語", 6), cut("日本語", 5), cut("日本語", 4)), ("日本語".into(), "日本…".into(), "日…".into()));
         assert_eq!((cut("☁️☁️", 4), cut("☁️☁️", 3), cut("☁️☁️", 2)), ("☁️☁️".into(), "☁️…".into(), "…".into()));
         assert_eq!((cut("abc", 0), cut("abc", 1), cut("abc", 3)), (String::new(), "…".into(), "abc".into()));
+    }
+
+    #[test]
+    fn a_label_that_is_cut_keeps_the_end_of_its_value() {
+        let label = "procfile=/home/me/work/shop/Procfile";
+        assert_eq!(cut_before_end(label, 40), label);
+        assert_eq!(cut_before_end(label, 24), "procfile=…/shop/Procfile");
+        assert_eq!(cut_before_end(label, 12), "…op/Procfile");
+        assert_eq!(cut_before_end("app=shop, procfile=/a/b/Procfile", 16), "…e=/a/b/Procfile");
+        for room in 0..40 {
+            for text in [label, "日本=語サーバ日本語", "☁️☁️=☁️☁️☁️☁️"] {
+                assert!(cut_before_end(text, room).width() <= room, "{room}: {:?}", cut_before_end(text, room));
+            }
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_cut_last_keeps_its_width() {
+        let columns = [Column::new("STATE").cut(6).last(), Column::new("COMMAND").cut(4)];
+        let rows = [["exited 0, 1 runs", "a long command line"].map(Cell::new)];
+        assert_eq!(lay_out(columns, &rows, &Out::plain(Some(24)))[1], "exited 0, 1 runs  a lon…");
+        assert_eq!(lay_out(columns, &rows, &Out::plain(Some(20)))[1], "exited 0, 1 r…  a l…");
+        assert!(fits(&columns, &rows, &Out::plain(Some(22))) && !fits(&columns, &rows, &Out::plain(Some(21))));
     }
 
     #[test]

@@ -102,6 +102,9 @@ fn a_list_is_narrowed_by_state_name_and_label_and_sorted() {
     let mut person = Person::calls(&p, &["list", "--name", "tests"]);
     person.sees("no running process matches; --all includes finished ones");
     assert_eq!(person.ended(), Some(0));
+    let mut person = Person::calls_at(&p, &["list", "--label", "ap=shop"], 24, 200);
+    person.sees("no running process has --label ap=shop; labels in use: app=shop, tier=front");
+    assert_eq!(person.ended(), Some(0));
 }
 
 #[test]
