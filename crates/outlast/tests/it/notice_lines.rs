@@ -146,3 +146,14 @@ fn a_person_is_told_that_notices_were_already_seen() {
     p.json(["poll", &id]);
     nothing("no notices are pending; 2 of the last hour were already seen (`outlast events history`)");
 }
+
+#[test]
+fn a_person_is_told_until_when_another_taker_holds_notices() {
+    let p = product();
+    p.json(["events", "post", "--id", "held", r#"{"type": "deploy", "message": "done"}"#]);
+    let until = p.json(["events", "next", "--lease", "1h"])["notices"][0]["lease_until"].as_str().unwrap().to_owned();
+    let (shown, _) = Person::calls(&p, &["events", "next"]).until_the_end();
+    let held = shown.trim_end().strip_prefix("no notices are pending; 1 is held by another taker until ").unwrap();
+    assert!(held.ends_with(&until[14..19]), "{shown}: {until}");
+    assert!(Person::calls(&p, &["events"]).until_the_end().0.contains("; 1 is held by another taker until "));
+}

@@ -59,7 +59,9 @@ impl EventsNextArgs {
         // All notices of one take have the same lease token.
         let lease = notices.first().and_then(|told| told.lease.clone());
         if notices.is_empty() && !ctx.out.json {
-            ctx.out.tip("no notices are pending");
+            if ctx.out.has_person() {
+                ctx.out.tip(&format!("no notices are pending{}", held(ctx, client).await));
+            }
             return Ok(0);
         }
         let said = match format {
@@ -116,7 +118,25 @@ async fn tell_none(ctx: &Context, client: &Client) {
         1 => "; 1 of the last hour was already seen (`outlast events history`)".to_owned(),
         n => format!("; {n} of the last hour were already seen (`outlast events history`)"),
     };
-    ctx.out.tip(&format!("no notices are pending{seen}"));
+    ctx.out.tip(&format!("no notices are pending{}{seen}", held(ctx, client).await));
+}
+
+/// How many notices another taker holds, and until when.
+async fn held(ctx: &Context, client: &Client) -> String {
+    let mut held = History::default().newest_first().limit(MAX_RECENT);
+    held.state = Some("leased".to_owned());
+    // Without a history there is only less to say.
+    let mut held = client.history(held).await.unwrap_or_default();
+    let session = client.owner().session.clone().unwrap_or_default();
+    held.retain(|told| told.event.session_key == session);
+    let count = match held.len() {
+        0 => return String::new(),
+        1 => "1 is held by another taker".to_owned(),
+        n => format!("{n} are held by other takers"),
+    };
+    let until = held.iter().filter_map(|told| told.lease_until).min();
+    let until = until.map(|until| format!(" until {}", times::clock(until, times::now(), &ctx.world.zone()))).unwrap_or_default();
+    format!("; {count}{until}")
 }
 
 /// Says that nothing is pending yet, and how long this waits.
