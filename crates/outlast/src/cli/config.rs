@@ -66,6 +66,9 @@ async fn engine(ctx: &Context) -> EngineAnswer {
     }
 }
 
+/// In place of tables, if there are none.
+const NO_TABLES: &str = "none";
+
 /// A value in effect.
 struct Effective {
     key: String,
@@ -98,10 +101,10 @@ fn effective(settings: &Settings, used: &BTreeMap<String, Setting>) -> Vec<Effec
     // Tables are shown only if they have changed, because a digest is of no use to a user.
     for key in outdated.iter().filter(|key| !settings.shown.iter().any(|v| v.key == key.as_str())) {
         let described = |setting: Option<&Setting>| match setting.is_none_or(|s| s.value.is_null()) {
-            true => "none".to_owned(),
+            true => NO_TABLES.to_owned(),
             false => "the tables that the engine has read".to_owned(),
         };
-        let now = if current[key].value.is_null() { "none" } else { "different tables" };
+        let now = if current[key].value.is_null() { NO_TABLES } else { "different tables" };
         let used = used.get(key);
         all.push(Effective {
             key: format!("[[{key}]]"),
@@ -111,6 +114,33 @@ fn effective(settings: &Settings, used: &BTreeMap<String, Setting>) -> Vec<Effec
         });
     }
     all
+}
+
+/// What was done to the tables of a kind after the engine had read the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TableChange {
+    Added,
+    Changed,
+    Removed,
+}
+
+impl TableChange {
+    fn of(v: &Effective) -> Option<Self> {
+        let (now, _) = v.configured.as_ref().filter(|_| v.key.starts_with("[["))?;
+        Some(match (v.value == NO_TABLES, now == NO_TABLES) {
+            (true, _) => Self::Added,
+            (_, true) => Self::Removed,
+            (false, false) => Self::Changed,
+        })
+    }
+
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Added => "tables were added",
+            Self::Changed => "tables were changed",
+            Self::Removed => "all tables were removed",
+        }
+    }
 }
 
 /// A hook or webhook of the configuration.
@@ -175,11 +205,22 @@ fn show(ctx: &Context, engine: &EngineAnswer) -> Result<(), Failure> {
     let lines: Vec<_> = all.iter().map(|v| format!("{} = {}", v.key, v.value)).collect();
     let width = lines.iter().map(String::len).max().unwrap_or(0);
     for (line, v) in lines.iter().zip(&all) {
-        let changed = v.configured.as_ref().map(|(value, from)| format!("; now {value} in {from}, after a restart of the engine"));
-        ctx.out.line(&format!("{line:width$}  # {}{}", v.from, changed.unwrap_or_default()))?;
+        let changed = match (&v.configured, TableChange::of(v)) {
+            (None, _) => String::new(),
+            (Some(_), Some(change)) => format!("; {} in the file, which a restart of the engine reads", change.in_words()),
+            (Some((value, from)), None) => format!("; now {value} in {from}, after a restart of the engine"),
+        };
+        ctx.out.line(&format!("{line:width$}  # {}{changed}", v.from))?;
     }
     for sink in sinks(s) {
-        ctx.out.line(&format!("[[{}]] {} = {}", sink.kind, sink.name, sink.calls))?;
+        let change = all.iter().find(|v| v.key == format!("[[{}]]", sink.kind)).and_then(TableChange::of);
+        let mark = match change {
+            Some(TableChange::Added) => "  # not read yet",
+            // Which of them has changed is not known: the engine tells no more than that its tables differ.
+            Some(TableChange::Changed) => "  # perhaps not read yet",
+            Some(TableChange::Removed) | None => "",
+        };
+        ctx.out.line(&format!("[[{}]] {} = {}{mark}", sink.kind, sink.name, sink.calls))?;
     }
     if all.iter().any(|v| v.configured.is_some()) {
         ctx.out.remark("the configuration has changed since the engine read it; `outlast engine restart` applies the changes");

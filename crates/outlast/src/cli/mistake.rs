@@ -209,6 +209,13 @@ fn in_place_of_flag(verb: &str, flag: &str, args: &[OsString]) -> Option<String>
         ("run" | "rerun" | "restart", "-d" | "--detach" | "-b" | "--background" | "--bg" | "--daemon") => {
             return Some(format!("{verb} always runs in the background: leave it out"));
         }
+        ("events", "--wait" | "--limit" | "--lease") => {
+            let value = args.iter().skip_while(|arg| *arg != flag).nth(1).and_then(|arg| arg.to_str()).filter(|arg| !arg.starts_with('-'));
+            return Some(format!(
+                "`outlast events drain {flag}{}`",
+                value.map(|value| format!(" {}", super::one_line::tame(value))).unwrap_or_default()
+            ));
+        }
         ("up", "-d") => "`--detach` returns as soon as the commands have started",
         ("run", "-i" | "-t" | "--interactive" | "--tty") => "`--pty` gives the command a terminal; then `outlast attach ID` takes it over",
         ("run" | "rerun", "-n") => "`--name NAME` names the process",
@@ -287,6 +294,8 @@ mod tests {
             ("outlast log web -t", &["`--timestamps`"]),
             ("outlast view sh", &["`outlast attach sh` takes over its terminal", "`outlast log sh` prints", "try `outlast view --help`."]),
             ("outlast engine status --jsn", &["similar argument exists: '--json'", "try `outlast engine status --help`."]),
+            ("outlast events --wait 3", &["`outlast events drain --wait 3`"]),
+            ("outlast events --wait", &["`outlast events drain --wait`"]),
             ("outlast hooks", &["`outlast config show` lists the hooks"]),
             ("outlast hook list", &["`outlast config show` lists the hooks"]),
             ("outlast config check", &["`outlast config show` shows every value"]),

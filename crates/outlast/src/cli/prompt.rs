@@ -4,7 +4,7 @@ use crate::config::World;
 use clap::{Args, ValueEnum};
 use outlast_client::{Client, Connect, Counts};
 use serde_json::json;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 /// How long an engine may take to answer. A late prompt is worse than one without numbers.
@@ -42,7 +42,10 @@ impl Prompt {
             Some(PromptShell::Fish) => include_str!("prompt/outlast.fish").to_owned(),
             None => match (counts().unwrap_or_default(), json) {
                 (counts, true) => format!("{}\n", json!({"running": counts.running, "waiting": counts.waiting})),
-                (counts, false) => shown(counts),
+                (counts, false) => match shown(counts) {
+                    text if !text.is_empty() && std::io::stdout().is_terminal() => format!("{text}\n"),
+                    text => text,
+                },
             },
         };
         // A shell that no longer reads misses nothing.

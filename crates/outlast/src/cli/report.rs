@@ -44,6 +44,7 @@ impl Report {
         let stamp = times::now().to_string().chars().filter(char::is_ascii_digit).take(14).collect::<String>();
         let name = format!("outlast-report-{}-{}", &stamp[..8], &stamp[8..]);
         let path = self.to.as_ref().map_or_else(|| ctx.world.cwd.join(format!("{name}.tar.gz")), |to| ctx.world.path(to));
+        check(&path)?;
         let mask = Mask::new(ctx.world.user.home.as_deref());
         let mut entries = collect::everything(ctx, &mask, !self.no_commands).await;
         entries.insert(0, about(&name, &entries));
@@ -75,9 +76,25 @@ fn about(name: &str, entries: &[Entry]) -> Entry {
     Entry { name: "README.txt", about: "the version, and this list", text }
 }
 
+/// Refuses a file that cannot be written, before anything is collected.
+fn check(path: &Path) -> Result<(), Failure> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    if path.symlink_metadata().is_ok() {
+        return Err(cannot_write(path, &std::io::ErrorKind::AlreadyExists.into()));
+    }
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(|e| cannot_write(path, &e.into()))
+}
+
+fn cannot_write(path: &Path, why: &std::io::Error) -> Failure {
+    let shown = path.display();
+    match why.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure::refused(format!("{shown} exists"), "name another file with --to"),
+        _ => Failure::refused(format!("cannot write {shown}: {why}"), "name a file that can be written with --to"),
+    }
+}
+
 /// Writes a file that must not exist, for its owner alone.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let shown = path.display();
     let open = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = open.and_then(|mut file| {
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
@@ -87,8 +104,5 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         }
         written
     });
-    written.map_err(|e| match e.kind() {
-        std::io::ErrorKind::AlreadyExists => Failure::refused(format!("{shown} exists"), "name another file with --to"),
-        _ => Failure::refused(format!("cannot write {shown}: {e}"), "name a file that can be written with --to"),
-    })
+    written.map_err(|e| cannot_write(path, &e))
 }

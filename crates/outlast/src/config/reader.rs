@@ -98,7 +98,7 @@ impl SettingReader<'_> {
     pub(super) fn word(&mut self, key: &'static str, words: &[&str]) -> String {
         let parse = |v: &toml::Value| v.as_str().filter(|text| words.is_empty() || words.contains(text)).map(str::to_owned);
         let default = words.first().copied().unwrap_or_default().to_owned();
-        self.value(key, &[], default, parse, |text| toml::Value::String(text.clone()))
+        self.value_among(key, words, default, parse)
     }
 
     /// One of the words for how much is shown of notices; the first is the default. `false` means the last one, which shows nothing.
@@ -108,7 +108,23 @@ impl SettingReader<'_> {
             other => other.as_str().filter(|text| words.contains(text)).map(str::to_owned),
         };
         let default = words.first().copied().unwrap_or_default().to_owned();
-        self.value(key, &[], default, parse, |text| toml::Value::String(text.clone()))
+        self.value_among(key, words, default, parse)
+    }
+
+    /// The value of a key that is one of these words. If it is none of them, the warning names them.
+    fn value_among(
+        &mut self,
+        key: &'static str,
+        words: &[&str],
+        default: String,
+        parse: impl Fn(&toml::Value) -> Option<String>,
+    ) -> String {
+        let warned = self.warnings.len();
+        let value = self.value(key, &[], default, parse, |text| toml::Value::String(text.clone()));
+        if let Some(warning) = self.warnings.get_mut(warned).filter(|_| !words.is_empty()) {
+            *warning += &format!("; it is one of {}", words.join(", "));
+        }
+        value
     }
 
     /// A number of bytes, also with a unit.

@@ -195,6 +195,8 @@ fn a_changed_configuration_is_named_until_the_engine_was_restarted() {
     assert!(said["values"]["hook"]["configured"]["value"].is_string(), "{said}");
     let text = p.call(["config", "show"]).good();
     assert!(text.text().contains("now 1 in config.toml") && text.err.contains("`outlast engine restart`"), "{text:?}");
+    assert!(text.text().contains("[[hook]] = none ") && text.text().contains("; tables were added in the file"), "{text:?}");
+    assert!(text.text().contains("[[hook]] h = true  # not read yet\n"), "{text:?}");
     let checks = p.json(["doctor", "--quick"])["checks"].to_string();
     assert!(checks.contains("earlier values of hook, limits.max_running") && checks.contains("outlast engine restart"), "{checks}");
     let note = "note: the engine uses earlier settings (hook, limits.max_running); `outlast engine restart`";
@@ -212,6 +214,12 @@ fn a_changed_configuration_is_named_until_the_engine_was_restarted() {
     let said = shown();
     assert_eq!((&said["engine"]["needs_restart"], &said["values"]["limits.max_running"]["value"]), (&json!(false), &json!(1)), "{said}");
     assert_eq!(p.call(["run", "--json", "--", "true"]).json()["code"], "too_many_running", "the new limit counts");
+    p.configure("[limits]\nmax_running = 1\n[[hook]]\nname = 'h'\ncommand = 'false'\n");
+    let text = p.call(["config", "show"]).good().text();
+    assert!(text.contains("; tables were changed in the file") && text.contains("[[hook]] h = false  # perhaps not read yet\n"), "{text}");
+    p.configure("[limits]\nmax_running = 1\n");
+    let text = p.call(["config", "show"]).good().text();
+    assert!(text.contains("; all tables were removed in the file"), "{text}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ fn a_prompt_counts_without_an_engine_and_starts_none() {
     assert!(p.processes().is_empty(), "{:?}", p.processes());
     let id = p.run("exec sleep 1000");
     assert_eq!(prompt(), "1 running");
+    assert_eq!(Person::calls(&p, &["prompt"]).until_the_end().0, "1 running\r\n", "a line of its own on a terminal");
     p.run_with(&["--notify"], "exit 1");
     p.run_with(&["--notify", "--session", "s"], "exit 1");
     pending(&p, 2);

@@ -125,6 +125,8 @@ fn a_report_of_a_home_that_does_not_exist_yet_is_written_and_makes_none() {
 #[test]
 fn a_file_that_exists_is_not_overwritten() {
     let p = product();
+    let nowhere = p.call(["report", "--to", "/no/such/directory/x.tar.gz"]);
+    assert!(nowhere.code == Some(1) && nowhere.err.starts_with("outlast: cannot write /no/such/directory/x.tar.gz: "), "{nowhere:?}");
     let file = p.work().join("mine.tar.gz");
     std::fs::write(&file, "mine").unwrap();
     let refused = p.call(["report", "--to", file.to_str().unwrap()]);
