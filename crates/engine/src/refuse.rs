@@ -110,7 +110,15 @@ pub(crate) fn other_conversation(id: ProcessId) -> Error {
 /// A finished process has left these running.
 pub(crate) fn left_running(id: ProcessId, left: &[LeftProcess]) -> Error {
     let named: Vec<String> = left.iter().map(|one| format!("{} {}", one.pid, one.command)).collect();
-    refusal(code::STILL_RUNNING, format!("what it started is still running: {}", named.join(", ")), format!("`outlast kill {id}` stops it"))
+    let (count, them) = if left.len() == 1 { ("1 process".to_owned(), "it") } else { (format!("{} processes", left.len()), "them") };
+    let what = format!("{id} has ended, but left {count} running: {}", named.join(", "));
+    refusal(code::STILL_RUNNING, what, format!("`outlast kill {id}` stops {them}"))
+}
+
+/// A process that is not known holds the output of a finished one open.
+pub(crate) fn output_held(id: ProcessId) -> Error {
+    let what = format!("{id} has ended, but another process still holds its output open");
+    refusal(code::STILL_RUNNING, what, "it can be removed once that process has ended or closed it")
 }
 
 /// The index refused a change.

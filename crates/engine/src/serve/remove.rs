@@ -34,11 +34,16 @@ pub(super) async fn set_aside(asked: &RequestContext, name: &str) -> Result<Remo
 pub(super) async fn removable(asked: &RequestContext, name: &str) -> Result<ProcessView, Error> {
     let mut view = asked.resolve_to_change(name).await?;
     until_closed(asked, &mut view).await?;
-    decide(&view.facts.phase, Ask::Remove, false).map_err(|r| refuse::rule(&r))?;
+    // What a finished process has left running may hold its output open. Then the phase is not final yet.
     match &left_running(asked, &view).await?[..] {
-        [] => Ok(view),
-        left => Err(refuse::left_running(view.id(), left)),
+        [] => {}
+        left => return Err(refuse::left_running(view.id(), left)),
     }
+    if view.facts.is_over() && !view.facts.phase.is_final() {
+        return Err(refuse::output_held(view.id()));
+    }
+    decide(&view.facts.phase, Ask::Remove, false).map_err(|r| refuse::rule(&r))?;
+    Ok(view)
 }
 
 /// What a finished process has left running. Once its record is removed, no verb finds that any more.

@@ -61,8 +61,12 @@ fn again(kept: &Kept, given: Vec<EnvVar>, change: RerunChange, owner: &Owner) ->
     let is_given = |name: &outlast_core::OsText| given.iter().any(|v| v.name == *name);
     let missing: Vec<String> = kept.env_scrubbed.iter().filter(|n| !is_given(n)).map(|n| n.to_lossy().into_owned()).collect();
     if !missing.is_empty() {
-        let what = format!("values that {} was started with were not kept: {}", kept.id, missing.join(", "));
-        return Err(refuse::refusal(code::SCRUBBED, what, "give them again with --env"));
+        let flags: Vec<String> = missing.iter().map(|name| format!("--env {name}")).collect();
+        let (what, them) = match &missing[..] {
+            [one] => (format!("the value of {one} was not kept"), "it"),
+            several => (format!("the values of {} were not kept", several.join(", ")), "them"),
+        };
+        return Err(refuse::refusal(code::SCRUBBED, what, format!("give {them} again with {}", flags.join(" "))));
     }
     let mut env: Vec<EnvVar> = kept.spec.env.iter().filter(|v| !is_given(&v.name)).cloned().collect();
     env.extend(given);
@@ -84,7 +88,7 @@ fn check_secrets_given(kept: &Kept, command: Option<&Command>) -> Result<(), Err
         return Err(refuse::refusal(
             code::SCRUBBED,
             what,
-            "write it again with `outlast rerun --edit`, or start the whole command with `outlast run`",
+            format!("write it again with `outlast rerun {} --edit`, or start the whole command with `outlast run`", kept.id),
         ));
     };
     let shown = kept.spec.command.shown();

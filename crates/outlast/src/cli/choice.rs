@@ -2,6 +2,7 @@
 
 use super::conversation::Conversation;
 use super::label::LabelArgs;
+use super::named::{self, Named, Purpose};
 use super::{Context, Failure, ending, list, seconds, times};
 use clap::Args;
 use outlast_client::{Client, ProcessId, ProcessInfo, Scope};
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 /// How many sessions a question names.
 const MAX_NAMED_SESSIONS: usize = 3;
+/// How many other processes of a name a question names.
+const MAX_NAMED_OTHERS: usize = 4;
 
 /// Flags that select processes, or skip the question.
 #[derive(Debug, Args)]
@@ -22,17 +25,17 @@ pub(crate) struct ChoiceArgs {
     /// Show the processes it would affect, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask, also if processes of other sessions are affected
+    /// Do not ask first
     #[arg(long)]
-    yes: bool,
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) label: LabelArgs,
 }
 
 impl ChoiceArgs {
-    /// Whether any of the flags was given, those for labels aside.
-    pub(crate) fn is_given(&self) -> bool {
-        self.older.is_some() || self.dry_run || self.yes
+    /// Whether a flag was given that selects processes, those for labels aside.
+    pub(crate) fn selects(&self) -> bool {
+        self.older.is_some() || self.dry_run
     }
 }
 
@@ -96,7 +99,7 @@ impl BulkVerb {
         if ctx.out.json {
             let mut answer = json!({"dry_run": true, "count": found.len()});
             super::answer::merge(&mut answer, serde_json::to_value(outlast_client::List::new(found)).unwrap_or_default());
-            return ctx.out.object(&super::named::with_ids(&answer));
+            return ctx.out.object(&named::with_ids(&answer));
         }
         for line in list::lines(&found, times::now(), &ctx.out) {
             ctx.out.line(&line)?;
@@ -122,6 +125,50 @@ impl BulkVerb {
         let which = if others.len() == count { "of".to_owned() } else { format!("{} of them of", others.len()) };
         let other = if sessions.len() == 1 { "another session" } else { "other sessions" };
         super::out::tame(&format!("{} {all}, {which} {other} ({}{more})?", self.verb, named.join(", ")))
+    }
+}
+
+/// What a verb does to processes that are named, in the words of its question.
+pub(crate) struct NamedVerb<'a> {
+    /// What it does: `stop`.
+    pub(crate) verb: &'a str,
+    /// What it has done: `stopped`.
+    pub(crate) done: &'a str,
+    /// Whether the user has skipped the question.
+    pub(crate) yes: bool,
+}
+
+impl NamedVerb<'_> {
+    /// Looks up each process, as [`named::find_each`] does. If a name means one of several that run, a user at a terminal is asked first. None if the answer is
+    /// no.
+    pub(crate) async fn choose(&self, ctx: &Context, client: &Client, given: &[String]) -> Result<Option<Vec<Named>>, Failure> {
+        if self.yes || !may_ask(ctx) {
+            return named::find_each(ctx, client, given, Purpose::Act).await.map(Some);
+        }
+        let mut all: Vec<Named> = Vec::new();
+        for given in given {
+            let (found, namesakes) = named::find_with_namesakes(ctx, client, given, Purpose::Act).await?;
+            if all.contains(&found) {
+                continue;
+            }
+            if !namesakes.is_empty() && !is_confirmed(&self.question(&found, &namesakes))? {
+                ctx.out.remark(&format!("nothing was {}", self.done));
+                return Ok(None);
+            }
+            all.push(found);
+        }
+        Ok(Some(all))
+    }
+
+    fn question(&self, of: &Named, others: &[ProcessId]) -> String {
+        let shown: Vec<String> = others.iter().take(MAX_NAMED_OTHERS).map(ToString::to_string).collect();
+        let more = match others.len() - shown.len() {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let name = super::out::tame(of.name.as_deref().unwrap_or_default());
+        let count = others.len() + 1;
+        format!("{count} running processes are called {name}: {} (the newest), {}{more}; {} {0}?", of.id, shown.join(", "), self.verb)
     }
 }
 
@@ -180,6 +227,18 @@ mod tests {
         assert!(!kill.takes(&good, None, now) && !clean(false).takes(&running, None, now));
         assert!(clean(false).takes(&good, minutes(50), now) && !clean(false).takes(&good, minutes(51), now));
         assert!(clean(true).takes(&bad, None, now) && !clean(true).takes(&good, None, now));
+    }
+
+    #[test]
+    fn the_question_about_a_name_names_the_others() {
+        let ids: Vec<ProcessId> = (1..=6).map(|n| ProcessId::from_bytes([n; 6])).collect();
+        let of = Named { id: ids[0].to_string(), name: Some("web".into()) };
+        let kill = NamedVerb { verb: "stop", done: "stopped", yes: false };
+        assert_eq!(
+            kill.question(&of, &ids[1..2]),
+            "2 running processes are called web: proc_010101010101 (the newest), proc_020202020202; stop proc_010101010101?"
+        );
+        assert!(kill.question(&of, &ids[1..]).contains("proc_050505050505 and 1 more; stop"));
     }
 
     #[test]

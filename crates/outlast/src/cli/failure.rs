@@ -9,7 +9,7 @@ use std::fmt::Display;
 pub(crate) const OURS: i32 = 125;
 
 /// The exit code after Ctrl-C, as shells have it.
-const INTERRUPTED: i32 = 130;
+pub(crate) const INTERRUPTED: i32 = 130;
 
 /// The engine's hint about a process that has ended.
 const LOG_HINT: &str = "`outlast log` shows its output";
@@ -147,7 +147,10 @@ impl Failure {
             .or(self.error.strip_prefix("the process is ").map(|rest| ("is", rest)))
         {
             Some((verb, rest)) => format!("{of} {verb} {rest}"),
-            None => format!("{of}: {}", self.error),
+            None => match self.of.process.as_ref().and_then(|id| self.error.strip_prefix(&format!("{id} "))) {
+                Some(rest) => format!("{of} {rest}"),
+                None => format!("{of}: {}", self.error),
+            },
         };
         // The engine does not know which words the user can copy.
         let hint = match &self.of.process {

@@ -1,6 +1,6 @@
 //! `outlast kill`
 
-use super::choice::{BulkVerb, Choice, ChoiceArgs};
+use super::choice::{BulkVerb, Choice, ChoiceArgs, NamedVerb};
 use super::named::{self, Each, Named};
 use super::owner::meant;
 use super::progress::{self, About};
@@ -9,6 +9,9 @@ use crate::config::Origin;
 use clap::Args;
 use outlast_client::{Client, Killed, Owner, Scope};
 use std::time::Duration;
+
+/// How many stopped processes are named on a terminal.
+const MAX_NAMED: usize = 20;
 
 /// Stop a process and everything it started
 ///
@@ -22,7 +25,8 @@ use std::time::Duration;
 /// Several processes are stopped at the same time. If one of them could not be stopped, the exit code is 1. With --json the answer is {"processes": [...]},
 /// each as for one process, or an error with its `id`.
 ///
-/// On a terminal, --all and --label ask before they stop processes of other sessions; --yes skips the question. In a pipe and with --json they do not ask.
+/// On a terminal it asks first if several running processes have the name, or if --all or --label would stop processes of other sessions; --yes skips the
+/// question. In a pipe and with --json it does not ask.
 /// If no running process has the label, the exit code is 1.
 #[derive(Debug, Args)]
 pub(crate) struct Kill {
@@ -50,16 +54,16 @@ impl Kill {
         if !is_many && (self.scope.task.is_some() || self.scope.session.is_some()) {
             return Err(Failure::refused("--task and --session go with --all or --label", "name one process, or write --all"));
         }
-        if !is_many && self.choice.is_given() {
+        if !is_many && self.choice.selects() {
             return Err(Failure::refused(
-                "--older, --dry-run and --yes go with --all or --label",
+                "--older and --dry-run go with --all or --label",
                 "name one process without them, or write --all",
             ));
         }
         let mut kill = outlast_client::Kill::default();
         (kill.grace_ms, kill.no_escalate) = (self.grace.or(configured(ctx)).map(millis), self.no_escalate);
         match is_many {
-            false => named(ctx, &self.ids, kill).await,
+            false => named(ctx, &self.ids, kill, self.choice.yes).await,
             true => {
                 let named = self.scope.session.clone();
                 all(ctx, scope(self.scope, &ctx.owner()), &self.choice, kill, named).await
@@ -90,9 +94,10 @@ fn about<'a>(ctx: &Context, what: &'a str, kill: &outlast_client::Kill) -> About
 }
 
 /// Stops the named processes, all at the same time.
-async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill) -> Result<i32, Failure> {
+async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill, yes: bool) -> Result<i32, Failure> {
     let client = ctx.client().await?;
-    let all = named::find_each(ctx, &client, given, named::Purpose::Act).await?;
+    let verb = NamedVerb { verb: "stop", done: "stopped", yes };
+    let Some(all) = verb.choose(ctx, &client, given).await? else { return Ok(1) };
     if let ([one], 1) = (&all[..], given.len()) {
         let left = format!("{one} is still being stopped; see with: outlast poll {}", one.id);
         let shown = one.to_string();
@@ -145,7 +150,13 @@ async fn tell(ctx: &Context, client: &Client, of: &Named, killed: &Killed) -> Re
     Ok(0)
 }
 
-async fn all(ctx: &Context, scope: Scope, choice: &ChoiceArgs, kill: outlast_client::Kill, named: Option<String>) -> Result<i32, Failure> {
+async fn all(
+    ctx: &Context,
+    scope: Scope,
+    choice: &ChoiceArgs,
+    kill: outlast_client::Kill,
+    session: Option<String>,
+) -> Result<i32, Failure> {
     let client = ctx.client().await?;
     if choice.label.is_given() {
         choice.label.check("running process", &client.list(&scope, false).await?)?;
@@ -164,12 +175,22 @@ async fn all(ctx: &Context, scope: Scope, choice: &ChoiceArgs, kill: outlast_cli
         return Ok(code);
     }
     ctx.out.line(&format!("{} stopped", killed.killed))?;
+    if ctx.out.has_person() && (1..=MAX_NAMED).contains(&killed.processes.len()) {
+        // A look that fails leaves only less to say.
+        let after = client.list(&scope, true).await.unwrap_or_default();
+        let names: Vec<String> = after
+            .iter()
+            .filter(|p| killed.processes.contains(&p.session_id))
+            .map(|p| named::shown(p.session_id, p.name.as_deref()))
+            .collect();
+        ctx.out.tip(&format!("stopped: {}", names.join(", ")));
+    }
     if !killed.left_killed.is_empty() {
         ctx.out.remark(&format!("also stopped what finished processes had left running: {}", left_running::named(&killed.left_killed)));
     }
     if killed.killed == 0
         && killed.left_killed.is_empty()
-        && let Some(meant) = meant(&client, named.as_deref()).await
+        && let Some(meant) = meant(&client, session.as_deref()).await
     {
         ctx.out.remark(&meant);
     }

@@ -79,6 +79,22 @@ pub(crate) async fn find(ctx: &Context, client: &Client, given: &str, purpose: P
     }
 }
 
+/// The same for a verb that asks first: instead of the note, the other running processes of the name, the newest first.
+pub(crate) async fn find_with_namesakes(
+    ctx: &Context,
+    client: &Client,
+    given: &str,
+    purpose: Purpose,
+) -> Result<(Named, Vec<ProcessId>), Failure> {
+    match client.find(given).await {
+        Ok(found) if found.status == Status::Running && found.running > 1 => {
+            let others = others(client, found.session_id, found.name.as_deref()).await.unwrap_or_default();
+            Ok((Named { id: found.session_id.to_string(), name: found.name }, others))
+        }
+        _ => Ok((find(ctx, client, given, purpose).await?, Vec::new())),
+    }
+}
+
 /// Looks up each of several, before anything is done to one of them. A process that is named twice is there once.
 pub(crate) async fn find_each(ctx: &Context, client: &Client, given: &[String], purpose: Purpose) -> Result<Vec<Named>, Failure> {
     let mut all: Vec<Named> = Vec::new();
@@ -112,22 +128,27 @@ pub(crate) async fn typed_after_start(ctx: &Context, client: &Client, info: &Pro
         return typed(id, Some(name));
     }
     if ctx.out.has_person()
-        && let Some(other) = if is_meant { newest_other(client, info).await } else { Some(found.session_id) }
+        && let Some(other) = match is_meant {
+            true => others(client, id, Some(name)).await.and_then(|others| others.first().copied()),
+            false => Some(found.session_id),
+        }
     {
         ctx.out.tip(&note_of_another(name, other));
     }
     id.to_string()
 }
 
-/// The newest other running process of the name.
-async fn newest_other(client: &Client, info: &ProcessInfo) -> Option<ProcessId> {
+/// The other running processes of the name, the newest first.
+async fn others(client: &Client, id: ProcessId, name: Option<&str>) -> Option<Vec<ProcessId>> {
     let scope = Scope { task: None, session: client.owner().session.clone() };
-    let all = client.list(&scope, false).await.ok()?;
-    let is_other = |p: &&ProcessInfo| p.status == Status::Running && p.session_id != info.session_id && p.name == info.name;
-    all.iter().filter(is_other).max_by_key(|p| p.started_at).map(|p| p.session_id)
+    let mut all = client.list(&scope, false).await.ok()?;
+    all.retain(|p| p.status == Status::Running && p.session_id != id && p.name.as_deref() == name);
+    all.sort_by_key(|p| std::cmp::Reverse(p.started_at));
+    Some(all.iter().map(|p| p.session_id).collect())
 }
 
-fn note_of_another(name: &str, other: ProcessId) -> String {
+/// A note that another process has the name of one that was started.
+pub(crate) fn note_of_another(name: &str, other: ProcessId) -> String {
     let name = tame(name);
     format!("note: another process called {name} runs ({other}); `{name}` means the newest that runs, so this one only while it runs")
 }

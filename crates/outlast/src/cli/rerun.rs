@@ -22,9 +22,9 @@ pub(crate) struct Rerun {
     #[arg(long)]
     edit: bool,
     /// Give the new process this name
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     name: Option<String>,
-    /// Show its output until it ends; Ctrl-C leaves it running
+    /// Show its output until it ends; Ctrl-C leaves it running, and the exit code is 130
     #[arg(long, short, conflicts_with = "wait")]
     follow: bool,
     /// Wait until it ends, print its output, and exit with its code
@@ -58,7 +58,9 @@ impl Rerun {
                 }
             }
         }
-        let info = client.rerun_changed(&process.id, ctx.caller(), env, change).await.map_err(refused)?;
+        let typed = process.typed(std::slice::from_ref(&self.id));
+        let again = client.rerun_changed(&process.id, ctx.caller(), env, change).await;
+        let info = again.map_err(|e| process.failed(ctx, refused(ctx, e, "rerun", &process.id, &typed)))?;
         if info.fate.completion_reason == Some(Reason::FailedStart) {
             return run::failed_start(ctx, &info);
         }
@@ -78,9 +80,17 @@ impl Rerun {
     }
 }
 
-/// The refusal with a better hint if the directory is gone: neither `rerun` nor `restart` can choose another one.
-pub(super) fn refused(failure: impl Into<Failure>) -> Failure {
+/// The refusal for a user with the command that does what is missing. If the directory is gone, neither `rerun` nor `restart` can choose another one.
+pub(super) fn refused(ctx: &Context, failure: impl Into<Failure>, verb: &str, id: &str, typed: &str) -> Failure {
     let failure = failure.into();
+    if failure.code() == code::SCRUBBED && !ctx.out.json {
+        let hint = match failure.hint().split_once(" again with --env ") {
+            Some((_, names)) => format!("`outlast {verb} {typed} --env {names}` gives it again, from the environment of this shell"),
+            None => failure.hint().replace(id, typed),
+        };
+        let error = failure.error().replace(&format!("the command of {id}"), "its command");
+        return failure.saying(error).hinting(hint);
+    }
     let dir = failure.error().strip_prefix("directory ").and_then(|rest| rest.strip_suffix(" does not exist"));
     let Some(dir) = dir.filter(|_| failure.code() == code::BAD_SPEC) else { return failure };
     let create = Command::Argv(["mkdir", "-p", dir].map(Into::into).to_vec()).shown();

@@ -1,12 +1,13 @@
 //! `outlast restart`
 
+use super::choice::NamedVerb;
 use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::named::{self, Each, Named};
 use super::progress::{self, About};
 use super::{Context, Failure, ending, kill, left_running, rerun, run, seconds};
 use clap::Args;
-use outlast_client::{Reason, Restarted, code};
+use outlast_client::{Client, ClientError, Owner, Reason, Restarted, Status, code};
 use std::time::Duration;
 
 /// Stop a process and run its command again
@@ -26,6 +27,9 @@ pub(crate) struct Restart {
     grace: Option<Duration>,
     #[command(flatten)]
     env: EnvArgs,
+    /// Do not ask first if several running processes have the name
+    #[arg(long)]
+    yes: bool,
 }
 
 impl Restart {
@@ -37,7 +41,8 @@ impl Restart {
         let env = self.env.read(&ctx.world)?;
         let grace = self.grace.or(kill::configured(ctx));
         let client = ctx.client().await?;
-        let all = named::find_each(ctx, &client, &self.ids, named::Purpose::Act).await?;
+        let verb = NamedVerb { verb: "restart", done: "restarted", yes: self.yes };
+        let Some(all) = verb.choose(ctx, &client, &self.ids).await? else { return Ok(OURS) };
         let shown = match &all[..] {
             [one] => one.to_string(),
             _ => "each of them".to_owned(),
@@ -51,7 +56,10 @@ impl Restart {
         let mut answers = progress::during(ctx, about, left, restarts).await??;
         if let ([(one, _)], 1) = (&answers[..], self.ids.len()) {
             let (one, answer) = (*one, answers.remove(0).1);
-            let restarted = answer.map_err(|e| one.failed(ctx, rerun::refused(e)))?;
+            let restarted = match answer {
+                Ok(restarted) => restarted,
+                Err(e) => return Err(one.failed(ctx, refused(ctx, &client, one, &self.ids, e).await)),
+            };
             if ctx.out.json {
                 ctx.out.object(&named::with_ids(&restarted))?;
                 return Ok(exit_code(&restarted));
@@ -67,10 +75,26 @@ impl Restart {
                     }
                     each.done(&restarted, exit_code(&restarted));
                 }
-                Err(e) => each.failed(ctx, one, rerun::refused(e).exit(OURS)),
+                Err(e) => each.failed(ctx, one, refused(ctx, &client, one, &self.ids, e).await.exit(OURS)),
             }
         }
         each.finish(ctx)
+    }
+}
+
+/// The refusal. A user is told that the process keeps running, if it does.
+async fn refused(ctx: &Context, client: &Client, one: &Named, given: &[String], error: ClientError) -> Failure {
+    let failure = rerun::refused(ctx, error, "restart", &one.id, &one.typed(given)).of_process(&one.id);
+    if ctx.out.json || !matches!(failure.code(), code::SCRUBBED | code::BAD_SPEC) {
+        return failure;
+    }
+    // This look settles no notice.
+    match client.with_owner(Owner::default()).poll(&one.id).await {
+        Ok(now) if now.status == Status::Running => {
+            let error = format!("{} keeps running: {}", one.id, failure.error());
+            failure.saying(error)
+        }
+        _ => failure,
     }
 }
 

@@ -48,6 +48,8 @@ impl Rm {
         if ctx.out.json || failure.code() != code::STILL_RUNNING {
             return failure;
         }
-        failure.hinting(format!("`outlast kill {}` stops it", one.typed(&self.ids)))
+        let kill = format!("`outlast kill {}`", one.typed(&self.ids));
+        let hint = failure.hint().replace("`outlast kill`", &kill).replace(&format!("`outlast kill {}`", one.id), &kill);
+        failure.hinting(hint)
     }
 }

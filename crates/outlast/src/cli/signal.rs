@@ -1,5 +1,6 @@
 //! `outlast signal`
 
+use super::choice::NamedVerb;
 use super::named::{self, Each, Named};
 use super::{Context, Failure};
 use clap::Args;
@@ -19,12 +20,17 @@ pub(crate) struct Signal {
     /// A name or a number: USR1, SIGUSR1, 10
     #[arg(value_name = "SIGNAL", value_parser = number)]
     signal: i32,
+    /// Do not ask first if several running processes have the name
+    #[arg(long)]
+    yes: bool,
 }
 
 impl Signal {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let all = named::find_each(ctx, &client, &self.ids, named::Purpose::Act).await?;
+        let (verb, done) = (format!("send {} to", shown(self.signal)), "sent");
+        let verb = NamedVerb { verb: &verb, done, yes: self.yes };
+        let Some(all) = verb.choose(ctx, &client, &self.ids).await? else { return Ok(1) };
         let tell = |of: &Named| ctx.out.tip(&format!("{of} was sent {}", shown(self.signal)));
         if let ([one], 1) = (&all[..], self.ids.len()) {
             let sent = client.signal(&one.id, self.signal).await.map_err(|e| one.failed(ctx, e))?;

@@ -3,9 +3,10 @@
 mod procfile;
 
 use super::envfile::EnvArgs;
+use super::failure::INTERRUPTED;
 use super::label::{self, Label};
 use super::log::Several;
-use super::named::{shown, with_ids};
+use super::named::{note_of_another, shown, with_ids};
 use super::{Context, Failure, kill, millis, run};
 use clap::Args;
 use outlast_client::{Client, ClientError, Command, EnvVar, Kill, KillAll, ProcessId, ProcessInfo, Reason, Scope, Spec, Status};
@@ -16,9 +17,6 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
-
-/// The exit code after Ctrl-C, as shells have it.
-const INTERRUPTED: i32 = 130;
 
 /// Run the lines of a Procfile and show their output
 ///
@@ -31,7 +29,7 @@ const INTERRUPTED: i32 = 130;
 /// If a line is wrong, or processes of the file are running already, nothing is started.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// The file
+    /// The file, or a directory with a file Procfile
     #[arg(value_name = "FILE", default_value = "Procfile")]
     file: OsString,
     /// Start the processes, print their ids and names, and leave them running
@@ -43,15 +41,20 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let file = Procfile::read(&self.file, &ctx.world.path(&self.file))?;
+        let mut given = self.file;
+        if ctx.world.path(&given).is_dir() {
+            given = std::path::Path::new(&given).join("Procfile").into();
+        }
+        let file = Procfile::read(&given, &ctx.world.path(&given))?;
         let env = self.env.read(&ctx.world)?;
         // From here on Ctrl-C stops what was started, also if it comes while the rest is being started.
         let mut interrupts = if self.detach { None } else { Some(signal(SignalKind::interrupt())?) };
         let client = ctx.client().await?;
         let group =
             ProcfileGroup { ctx, client: &client, label: Label::new(label::PROCFILE, file.path.to_string_lossy()), typed: file.typed() };
-        group.refuse_if_running().await?;
+        let others = group.refuse_if_running().await?;
         let started = group.start(&file, env).await?;
+        group.tell_namesakes(&started, &others);
         match &mut interrupts {
             None => group.detach(&started),
             Some(interrupts) => group.follow(&started, interrupts).await,
@@ -75,14 +78,16 @@ impl ProcfileGroup<'_> {
         Command::Argv(["outlast", verb, "--label", &label].iter().chain(flags).map(|word| (*word).into()).collect()).shown()
     }
 
-    async fn refuse_if_running(&self) -> Result<(), Failure> {
+    /// Refuses if processes of the file run. Otherwise returns what else runs.
+    async fn refuse_if_running(&self) -> Result<Vec<ProcessInfo>, Failure> {
         let owner = self.ctx.owner();
-        let mut all = self.client.list(&Scope { task: owner.task, session: owner.session }, false).await?;
-        all.retain(|p| p.status == Status::Running && self.label.is_on(p));
+        let mut others = self.client.list(&Scope { task: owner.task, session: owner.session }, false).await?;
+        others.retain(|p| p.status == Status::Running);
+        let all: Vec<&ProcessInfo> = others.iter().filter(|p| self.label.is_on(p)).collect();
         let names: Vec<String> = all.iter().map(|p| shown(p.session_id, p.name.as_deref())).collect();
         let (follow, stop) = (self.command("log", &["--follow"]), self.command("kill", &[]));
         match &names[..] {
-            [] => Ok(()),
+            [] => Ok(others),
             [one] => Err(Failure::refused(
                 format!("{one} is already running from this file"),
                 format!("`{follow}` follows it, `{stop}` stops it"),
@@ -91,6 +96,16 @@ impl ProcfileGroup<'_> {
                 format!("{} are already running from this file", several.join(", ")),
                 format!("`{follow}` follows them, `{stop}` stops them"),
             )),
+        }
+    }
+
+    /// Notes each line whose name another running process has.
+    fn tell_namesakes(&self, started: &[ProcessInfo], others: &[ProcessInfo]) {
+        for name in started.iter().filter_map(|info| info.name.as_deref()) {
+            let newest = others.iter().filter(|p| p.name.as_deref() == Some(name)).max_by_key(|p| p.started_at);
+            if let Some(other) = newest {
+                self.ctx.out.remark(&note_of_another(name, other.session_id));
+            }
         }
     }
 

@@ -25,6 +25,7 @@ fn kill_all_asks_a_user_before_it_stops_processes_of_other_sessions() {
     let late = p.run_with(&["--session", "agent-b"], "exec sleep 1000");
     person.types("y\r");
     person.sees("2 stopped");
+    person.sees("stopped: proc_");
     assert_eq!(person.ended(), Some(0));
     assert!(!runs(&p, &own) && !runs(&p, &other) && runs(&p, &late));
     let mut person = Person::calls(&p, &["kill", "--all", "--yes"]);
@@ -92,7 +93,7 @@ fn kill_all_stops_only_what_is_old_enough_and_a_dry_run_stops_nothing() {
     assert!(!runs(&p, &old) && runs(&p, &young));
     sleeper.end();
     let refused = p.call(["kill", &young, "--dry-run"]);
-    assert!(refused.code == Some(1) && refused.err.contains("--older, --dry-run and --yes go with --all"), "{refused:?}");
+    assert!(refused.code == Some(1) && refused.err.contains("--older and --dry-run go with --all"), "{refused:?}");
     assert!(runs(&p, &young));
 }
 
@@ -104,4 +105,40 @@ fn an_agent_cannot_name_processes_of_others() {
     assert!(runs(&p, &own) && runs(&p, &other), "{killed:?}");
     crate::told::call_in(&p, "s", &["kill", "--all", "--older", "0s"]).good();
     assert!(!runs(&p, &own) && runs(&p, &other));
+}
+
+/// `kill web` stopped one of two without a question.
+#[test]
+fn a_user_is_asked_which_of_several_running_processes_a_name_means() {
+    let p = product();
+    let web = || p.run_with(&["--name", "web"], "trap : USR1; while :; do sleep 0.01; done");
+    let (old, new) = (web(), web());
+    let asks = format!("2 running processes are called web: {new} (the newest), {old}; ");
+    for (args, verb, done, code) in [
+        (&["kill", "web"][..], "stop", "stopped", 1),
+        (&["signal", "web", "USR1"], "send SIGUSR1 to", "sent", 1),
+        (&["restart", "web"], "restart", "restarted", 125),
+    ] {
+        let mut person = Person::calls(&p, args);
+        person.sees(&format!("{asks}{verb} {new}? [y/N] "));
+        person.types("n\r");
+        person.sees(&format!("nothing was {done}"));
+        assert_eq!(person.ended(), Some(code), "{args:?}");
+        assert!(runs(&p, &old) && runs(&p, &new));
+    }
+    let mut person = Person::calls(&p, &["kill", "web"]);
+    person.sees("[y/N] ");
+    person.types("y\r");
+    assert_eq!(person.ended(), Some(0));
+    assert!(runs(&p, &old) && !runs(&p, &new));
+    let third = web();
+    // An id means one process, --yes skips the question, and a pipe is not asked.
+    for args in [&["signal", &third, "USR1"][..], &["signal", "web", "USR1", "--yes"], &["kill", "web", "--yes"]] {
+        let (seen, code) = Person::calls(&p, args).until_the_end();
+        assert!(code == Some(0) && !seen.contains("[y/N]"), "{args:?}: {seen}");
+    }
+    assert!(runs(&p, &old) && !runs(&p, &third));
+    let _newer = web();
+    let piped = p.call(["kill", "web"]).good();
+    assert!(piped.err.contains("2 running processes are called web") && runs(&p, &old), "{piped:?}");
 }

@@ -93,6 +93,8 @@ fn start_named(p: &Product, example: &str) {
     ] {
         let starts_it = example.contains("outlast run");
         if is_named(name) && !starts_it {
+            // If an earlier example left one running, `kill`, `restart` and `signal` would ask which of the two is meant.
+            let _none = p.call(["kill", name, "--grace", "0"]);
             let (shown, code) = shell::shows(p, start);
             assert_eq!(code, Some(0), "{start}: {shown}");
         }

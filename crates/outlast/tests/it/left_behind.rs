@@ -51,7 +51,10 @@ fn what_holds_the_output_is_stopped_by_a_kill_and_then_the_process_can_be_remove
     for p in with_and_without_a_leaf() {
         let (id, left) = left_by(&p, HOLDS);
         assert_eq!(p.json(["poll", &id])["phase"], "draining");
-        assert_eq!(p.json(["rm", &id])["code"], "still_running");
+        let refused = p.json(["rm", &id]);
+        let error = format!("{id} has ended, but left 1 process running: {left} sleep 1000");
+        assert_eq!((&refused["code"], &refused["error"]), (&json!("still_running"), &json!(error)), "it does not run itself");
+        assert_eq!(p.call(["rm", &id]).err, format!("outlast: {error}\n  `outlast kill {id}` stops it\n"));
         assert_stopped(&p.call(["kill", "--json", &id]), left);
         let polled = p.json(["poll", &id]);
         assert_eq!((polled["phase"].as_str(), polled["exit_code"].as_i64()), (Some("exited"), Some(3)), "{polled}");
@@ -88,7 +91,7 @@ fn a_process_that_has_left_something_running_is_neither_removed_nor_cleaned_away
         let refused = p.json(["rm", &id]);
         assert_eq!(
             (&refused["code"], &refused["error"]),
-            (&json!("still_running"), &json!(format!("what it started is still running: {left} sleep 1000")))
+            (&json!("still_running"), &json!(format!("{id} has ended, but left 1 process running: {left} sleep 1000")))
         );
         assert_eq!(p.json(["clean", "--dry-run"])["count"], 0);
         assert_eq!(p.json(["clean"]), json!({"removed": 0, "freed_bytes": 0, "kept": 1}));
@@ -117,7 +120,7 @@ fn what_a_lost_process_left_running_is_shown_and_keeps_its_record_until_it_is_st
         let text = p.call(["poll", &id]).text();
         assert!(text.contains("unknown, 1 still running\n") && text.contains(&format!("left running  {left} sleep 1000\n")), "{text}");
         let refused = p.json(["rm", &id]);
-        assert_eq!(refused["error"], json!(format!("what it started is still running: {left} sleep 1000")), "{refused}");
+        assert_eq!(refused["error"], json!(format!("{id} has ended, but left 1 process running: {left} sleep 1000")), "{refused}");
         assert_eq!(p.json(["clean", "--dry-run"])["count"], 0);
         assert_eq!(p.json(["clean"]), json!({"removed": 0, "freed_bytes": 0, "kept": 1}));
         assert!(!is_gone(left), "nothing is killed unasked");

@@ -57,6 +57,8 @@ fn a_rerun_refuses_where_a_secret_was_not_kept_and_takes_it_anew() {
     let id = p.run("echo ghp_0123456789abcdefghijklmnopqrstuvwxyz");
     p.wait(&id);
     assert_eq!(p.json(["rerun", &id])["code"], "scrubbed");
+    let refused = p.call(["rerun", &id]).err;
+    assert!(refused.contains("its command held a secret") && refused.contains(&format!("`outlast rerun {id} --edit`")), "{refused}");
 }
 
 #[test]

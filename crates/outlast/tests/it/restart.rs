@@ -58,6 +58,15 @@ fn a_process_that_could_not_be_started_again_is_not_stopped() {
     let secret = p.run_with(&["--env", "GITHUB_TOKEN=first"], "exec sleep 1000");
     assert_eq!(p.json(["restart", &secret])["code"], "scrubbed");
     running(&secret);
+    let envy = p.run_with(&["--name", "envy", "--env", "API_TOKEN=first"], "exec sleep 1000");
+    let refused = p.call(["restart", "envy"]);
+    let hint = "`outlast restart envy --env API_TOKEN` gives it again, from the environment of this shell";
+    assert_eq!(refused.err, format!("outlast: envy ({envy}) keeps running: the value of API_TOKEN was not kept\n  {hint}\n"));
+    let rerun = p.call(["rerun", "envy"]);
+    assert_eq!(rerun.err, format!("outlast: envy ({envy}): the value of API_TOKEN was not kept\n  {}\n", hint.replace("restart", "rerun")));
+    let both = p.call(["restart", "envy", &envy, &secret]);
+    assert!(both.err.contains(&format!("envy ({envy}) keeps running: the value of API_TOKEN")), "{both:?}");
+    assert!(both.err.contains(&format!("{secret} keeps running: the value of GITHUB_TOKEN")), "{both:?}");
     let restarted = p.json(["restart", &secret, "--env", "GITHUB_TOKEN=second"]);
     assert_eq!(id(&restarted["old"]), secret, "{restarted}");
     assert_eq!(p.call(["restart", "nothing-like-it"]).code, Some(125));

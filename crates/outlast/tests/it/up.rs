@@ -154,3 +154,13 @@ fn it_follows_across_the_death_of_the_engine_and_answers_in_events() {
     assert_eq!((&end["event"], &end["process"]["exit_code"], &end["name"]), (&json!("end"), &json!(0), &json!("web")), "{end}");
     assert!(up.wait().unwrap().success());
 }
+
+#[test]
+fn a_directory_stands_for_its_procfile_and_a_name_that_is_in_use_is_noted() {
+    let p = product();
+    let other = p.run_with(&["--name", "web"], "exec sleep 1000");
+    procfile(&p, "web: exec sleep 1000\nworker: exec sleep 1000\n");
+    let up = p.call(["up", "-d", p.work().to_str().unwrap()]).good();
+    assert_eq!(up.text().lines().count(), 2, "{up:?}");
+    assert!(up.err.starts_with(&format!("note: another process called web runs ({other});")) && !up.err.contains("worker"), "{}", up.err);
+}
