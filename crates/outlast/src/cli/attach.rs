@@ -86,7 +86,7 @@ async fn tell(ctx: &Context, client: &Client, of: &Named, typed: &str, left: Att
     }
     match left {
         AttachEnd::Ended if now.fate.completion_reason.is_some() => ctx.out.remark(&format!("\n{of} {}", ending::sentence(&now.fate))),
-        AttachEnd::Ended => ctx.out.remark(&format!("\n{of} keeps running; its output has no reader")),
+        AttachEnd::Ended => ctx.out.remark(&format!("\n{}", ending::without_reader(&now, typed))),
         AttachEnd::Closed => ctx.out.remark(&format!("\nthis view was closed; {of} keeps running; come back with: outlast attach {typed}")),
         AttachEnd::Detached | AttachEnd::Signalled(_) => {
             ctx.out.remark(&format!("\n{of} keeps running; come back with: outlast attach {typed}"))
@@ -121,7 +121,12 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
     let id = info.session_id.to_string();
     let mut ends = Ends::new()?;
     let input = info.takes_input && !read_only;
-    ctx.out.tip(&format!("attached to {id}; Ctrl-C leaves{}", if input { ", Ctrl-D closes its input" } else { "" }));
+    let effect = match (input, read_only) {
+        (true, _) => ", Ctrl-D closes its input",
+        (false, true) => "",
+        (false, false) => "; its input is closed, so only its output is shown (`run --stdin` or `--pty` opens one)",
+    };
+    ctx.out.tip(&format!("attached to {id}; Ctrl-C leaves{effect}"));
     let page = client.log(&id, Page::last(BEFORE_LINES)).await?;
     let mut chunks = client.view(&id, From::Byte(page.from_byte));
     let mut screen = OutputScreen::new(ctx, false, &info.command);

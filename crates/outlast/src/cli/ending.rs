@@ -2,7 +2,7 @@
 
 use super::failure::OURS;
 use super::out::Tone;
-use super::times;
+use super::{named, times};
 use outlast_client::{Fate, ProcessInfo, Reason, Status, Time};
 
 /// The exit code after a time limit, as `timeout` has it.
@@ -141,7 +141,24 @@ pub(crate) fn sentence(fate: &Fate) -> String {
     }
 }
 
-/// The same after the user has pressed Ctrl-C, for which the engine was asked to stop several processes.
+/// What is known of a process that runs although its output has ended, and what a user can do about it. `typed` is what hints call it.
+pub(crate) fn without_reader(p: &ProcessInfo, typed: &str) -> String {
+    let of = named::shown(p.session_id, p.name.as_deref());
+    match p.phase.as_str() {
+        "orphaned" => format!(
+            "{of} is orphaned: it keeps running, but its output has no reader\n  `outlast kill {typed}` stops it, `outlast rerun {typed}` runs its command again"
+        ),
+        "adopted" => format!("{of} is adopted: it keeps running, and its output is not available"),
+        _ => format!("{of} keeps running, but its output is closed; `outlast wait {typed}` waits for its end"),
+    }
+}
+
+/// Whether the output of a process that runs is out of reach: its keepers are dead, or it was adopted.
+pub(crate) fn is_out_of_reach(p: &ProcessInfo) -> bool {
+    matches!(p.phase.as_str(), "orphaned" | "adopted")
+}
+
+/// How it ended, as [`sentence`] says it, after the user has pressed Ctrl-C, for which the engine was asked to stop several processes.
 pub(crate) fn sentence_after_ctrl_c(fate: &Fate) -> String {
     let source = fate.termination_source.as_deref().map(|source| source.strip_prefix("process.").unwrap_or(source));
     match (fate.completion_reason, source) {

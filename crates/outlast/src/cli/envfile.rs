@@ -62,6 +62,11 @@ fn flag(word: OsString, world: &World) -> Result<EnvVar, Failure> {
             "write --env NAME=value, or --env NAME for its value here",
         ));
     }
+    if value.is_some() && name.as_bytes().iter().any(|b| b.is_ascii_whitespace() || b.is_ascii_control()) {
+        // The rest of the word may be a secret.
+        let hint = "write --env NAME=value, in quotes if the value has blanks in it";
+        return Err(Failure::refused("a name with a blank in it was given with --env, which no variable has", hint));
+    }
     let here = || world.env.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
     match value.or_else(here) {
         Some(value) => Ok(EnvVar { name: name.into(), value: value.into() }),
@@ -79,8 +84,8 @@ fn parse(text: &[u8]) -> Result<Vec<EnvVar>, (usize, &'static str)> {
     while at.skip_to_word() {
         let line = at.line;
         at.keyword(b"export");
-        let name = at.take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
-        if name.is_empty() || name[0].is_ascii_digit() {
+        let name = at.take_while(in_name);
+        if !is_name(name) {
             return Err((line, "does not begin with a name"));
         }
         at.take_while(blank);
@@ -95,6 +100,15 @@ fn parse(text: &[u8]) -> Result<Vec<EnvVar>, (usize, &'static str)> {
         vars.push(EnvVar { name: name.to_vec().into(), value: value.into() });
     }
     Ok(vars)
+}
+
+/// Whether a variable can have this name.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    name.iter().all(|b| in_name(*b)) && name.first().is_some_and(|b| !b.is_ascii_digit())
+}
+
+fn in_name(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-')
 }
 
 fn blank(b: u8) -> bool {

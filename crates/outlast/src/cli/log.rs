@@ -7,12 +7,13 @@ pub(crate) use several::Several;
 
 use super::follow::{FollowOutput, OutputScreen, Stopped, gap};
 use super::label::{NamedOrLabelled, Selection};
+use super::named::Named;
 use super::out::Tone;
 use super::output::{self, Begin, Form, Printer, Range};
 use super::times::{self, GivenTime};
-use super::{Context, Failure, named, some_lines};
+use super::{Context, Failure, ending, named, some_lines};
 use clap::Args;
-use outlast_client::{Client, From, Page, Time};
+use outlast_client::{Client, Fate, From, Page, ProcessInfo, Time};
 use outlast_text::strip;
 use regex::Regex;
 use serde_json::Value;
@@ -44,23 +45,23 @@ pub(crate) struct Tail {
 pub(crate) struct Log {
     #[command(flatten)]
     which: NamedOrLabelled,
-    /// The ids of the processes, once they were looked up.
+    /// The processes, once they were looked up.
     #[arg(skip)]
-    ids: Vec<String>,
+    all: Vec<Named>,
     /// The first of them in hints, as the user named it.
     #[arg(skip)]
     typed: String,
     /// Show the last N lines; with --since, the last N of those. --grep searches among them
-    #[arg(long, short = 'n', alias = "tail", value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines, allow_negative_numbers = true)]
+    #[arg(long, short = 'n', alias = "tail", value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "whole"], value_parser = some_lines, allow_negative_numbers = true)]
     lines: Option<u64>,
     /// Show everything that is kept, also on a terminal
-    #[arg(long, conflicts_with_all = ["offset", "limit", "from_byte", "json"])]
-    all: bool,
+    #[arg(long = "all", conflicts_with_all = ["offset", "limit", "from_byte", "json"])]
+    whole: bool,
     /// Show only lines that match this regular expression, of everything that is kept or of the range that the other flags choose
     #[arg(long, value_name = "REGEX", conflicts_with = "raw", allow_hyphen_values = true, value_parser = regex)]
     grep: Option<Regex>,
     /// Show output since this time: a duration such as 30s, 10m or 1h30m, or a time such as 14:00; precise to the second
-    #[arg(long, value_name = "DURATION|TIME", value_parser = since, conflicts_with_all = ["offset", "limit", "from_byte", "all", "raw"])]
+    #[arg(long, value_name = "DURATION|TIME", value_parser = since, conflicts_with_all = ["offset", "limit", "from_byte", "whole", "raw"])]
     since: Option<Since>,
     /// Begin each line with the time of its output, precise to the second
     #[arg(long, conflicts_with_all = ["raw", "json"])]
@@ -134,7 +135,7 @@ impl Log {
         // All are looked up before anything is shown: a name that is wrong is told at once.
         let Selection { all, is_one } = self.which.find(ctx, &client).await?;
         self.typed = all.first().map(|one| self.which.typed(one)).unwrap_or_default();
-        self.ids = all.into_iter().map(|one| one.id).collect();
+        self.all = all;
         if self.prefix || !is_one {
             return several::perform(self, ctx, &client).await;
         }
@@ -147,7 +148,7 @@ impl Log {
 
     /// The one that is asked for.
     fn id(&self) -> &str {
-        self.ids.first().map_or("", String::as_str)
+        self.all.first().map_or("", |one| &one.id)
     }
 
     fn wanted(&self) -> Page {
@@ -171,7 +172,7 @@ impl Log {
             (_, Some(byte), limit) => Range::FromByte(byte, limit),
             (None, None, Some(lines)) => Range::Last(lines),
             // Of lines that are searched for it is not known how many there are.
-            (None, None, None) if self.all || self.grep.is_some() => Range::All,
+            (None, None, None) if self.whole || self.grep.is_some() => Range::All,
             (None, None, None) => Range::usual(ctx, shares),
         }
     }
@@ -181,7 +182,8 @@ impl Log {
             ctx.out.object(&self.json_page(ctx, client, self.id()).await?)?;
             return Ok(0);
         }
-        output::print(ctx, client, self.id(), self.range(ctx, 1), self.form(ctx, None)).await?;
+        let end = output::print(ctx, client, self.id(), self.range(ctx, 1), self.form(ctx, None)).await?;
+        tell_end(ctx, &self.all, end.as_ref());
         Ok(0)
     }
 
@@ -234,11 +236,12 @@ impl Log {
                 break;
             }
         }
-        if self.range(ctx, 1).is_of_lines()
+        if (self.range(ctx, 1).is_of_lines() || ctx.out.has_person())
             && let Some(at) = chunks.next_byte()
         {
             // If they reach the end of a process that is over, its notice counts as read.
-            client.log(self.id(), Page::from_byte(end.map_or(at, |end| at.min(end))).limit(1)).await?;
+            let last = client.log(self.id(), Page::from_byte(end.map_or(at, |end| at.min(end))).limit(1)).await?;
+            tell_end(ctx, &self.all, output::ending(&last).as_ref());
         }
         Ok(0)
     }
@@ -291,12 +294,26 @@ impl Log {
             let mut answer = serde_json::to_value(&now).unwrap_or_default();
             super::answer::merge(&mut answer, stopped.fields());
             ctx.out.object(&named::with_ids(&answer))?;
-        } else if let Stopped::Ended { .. } = stopped
-            && now.fate.completion_reason.is_some()
-        {
-            ctx.out.tip(&format!("{} {}", named::shown(&id, now.name.as_deref()), super::ending::sentence(&now.fate)));
         }
-        Ok(0)
+        match stopped {
+            // Leaving is how following ends, so that is no failure.
+            Stopped::Detached { .. } => Ok(0),
+            Stopped::Ended { .. } => Ok(self.tell_followed(ctx, &now)),
+        }
+    }
+
+    /// Reports why a process that was followed prints no more, and returns the exit code.
+    fn tell_followed(&self, ctx: &Context, now: &ProcessInfo) -> i32 {
+        if now.fate.completion_reason.is_some() {
+            tell_end(ctx, &self.all, Some(&now.fate));
+            return 0;
+        }
+        let why = ending::without_reader(now, &self.typed);
+        match ending::is_out_of_reach(now) {
+            true => ctx.out.remark(&why),
+            false => ctx.out.tip(&why),
+        }
+        i32::from(ending::is_out_of_reach(now))
     }
 
     /// Shows the lines that are searched for, as they come.
@@ -315,8 +332,18 @@ impl Log {
         };
         tokio::select! {
             _ = interrupts.recv() => ctx.out.remark(&format!("\n{0} keeps running; come back with: outlast log {0} --follow", self.typed)),
-            shown = shown => shown?,
+            shown = shown => {
+                shown?;
+                return Ok(self.tell_followed(ctx, &client.poll(&begin.id).await?));
+            }
         }
         Ok(0)
+    }
+}
+
+/// Tells a user at a terminal how the process ended whose output was shown to its end.
+fn tell_end(ctx: &Context, all: &[Named], end: Option<&Fate>) {
+    if let (Some(of), Some(end)) = (all.first(), end) {
+        ctx.out.tip(&format!("{of} {}", ending::sentence(end)));
     }
 }

@@ -4,7 +4,7 @@ use super::follow::{Lines, OutputLine, Render, gap};
 use super::out::Tone;
 use super::{Context, Failure, times};
 use jiff::tz::TimeZone;
-use outlast_client::{Chunk, Chunks, Client, Event, From, LogPage, Page, Time};
+use outlast_client::{Chunk, Chunks, Client, Event, Fate, From, LogPage, Page, Time};
 use outlast_text::{RESET, Redactor, strip};
 use regex::Regex;
 use serde::Serialize;
@@ -32,8 +32,8 @@ impl Range {
     /// What is printed unless flags say otherwise: everything to a file or a pipe, a screenful to each of `shares` processes on a terminal.
     pub(crate) fn usual(ctx: &Context, shares: usize) -> Self {
         match ctx.out.height {
-            // The prompt and the remark take a line each.
-            Some(height) => Self::Screenful((height.saturating_sub(2) / shares.max(1)).max(1) as u64),
+            // The prompt, the remark and the end of the process take a line each.
+            Some(height) => Self::Screenful((height.saturating_sub(3) / shares.max(1)).max(1) as u64),
             None => Self::All,
         }
     }
@@ -72,6 +72,8 @@ pub(crate) struct Begin {
     is_empty: bool,
     /// The last byte of the output, if nothing came since the time that was asked for.
     nothing_since: Option<u64>,
+    /// How the process ended, if the range begins at the end of its output.
+    end: Option<Fate>,
 }
 
 impl Begin {
@@ -113,6 +115,7 @@ impl Begin {
             _ => None,
         };
         let mut begin = Self {
+            end: ending(&page),
             id: page.session_id.to_string(),
             command: page.command.clone(),
             from_byte: page.from_byte,
@@ -191,20 +194,22 @@ pub(crate) struct Form<'a> {
     pub(crate) timestamps: Option<TimeZone>,
 }
 
-/// Prints what is kept. If that reaches the end of a process that is over, its notice counts as read.
-pub(crate) async fn print(ctx: &Context, client: &Client, id: &str, range: Range, form: Form<'_>) -> Result<(), Failure> {
+/// Prints what is kept. If that reaches the end of a process that is over, its notice counts as read, and how it ended is returned.
+pub(crate) async fn print(ctx: &Context, client: &Client, id: &str, range: Range, form: Form<'_>) -> Result<Option<Fate>, Failure> {
     let begin = Begin::find(client, id, range).await?;
     begin.tell_missing(ctx);
     if begin.is_empty {
         tell_nothing(ctx, range, begin.total_lines, false);
-        return Ok(());
+        return Ok(begin.end);
     }
+    let mut end_shown = None;
     let mut printer = Printer::new(ctx, &begin, range.limit(), form);
     printer.begin(ctx, client, &begin).await?;
     let mut at = begin.from_byte;
     while let Some(end) = printer.print(ctx, printer.chunks(ctx, client.read(&begin.id, From::Byte(at)))).await? {
         let last = client.log(&begin.id, Page::from_byte(end).limit(1)).await?;
         if last.next_byte <= end {
+            end_shown = ending(&last);
             break;
         }
         // More came meanwhile.
@@ -215,7 +220,12 @@ pub(crate) async fn print(ctx: &Context, client: &Client, id: &str, range: Range
         tell_nothing(ctx, range, begin.total_lines, printer.form.grep.is_some());
     }
     begin.tell_left_out(ctx);
-    Ok(())
+    Ok(end_shown)
+}
+
+/// How the process ended, if this page has the end of its output.
+pub(crate) fn ending(page: &LogPage) -> Option<Fate> {
+    (page.at_end && page.fate.completion_reason.is_some()).then(|| page.fate.clone())
 }
 
 /// Tells a user why no line was printed, if the flags are the reason.
@@ -478,5 +488,6 @@ pub(crate) async fn print_end(ctx: &Context, client: &Client, id: &str, end: &st
     }
     // The wait or the stop settles the notice. This read does not.
     let client = client.with_owner(outlast_client::Owner::default());
-    print(ctx, &client, id, Range::usual(ctx, 1), Form::default()).await
+    // The caller says how it ended.
+    print(ctx, &client, id, Range::usual(ctx, 1), Form::default()).await.map(drop)
 }

@@ -46,8 +46,7 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
     put("directory", Some(p.cwd.clone()));
     let left = if p.left.is_empty() { String::new() } else { format!(", {} still running", p.left.len()) };
     put("state", Some(if p.fate.completion_reason.is_some() { ending::sentence(&p.fate) + &left } else { p.phase.clone() }));
-    let orphaned = "both of its keepers were killed: it runs on, its output has no reader, and its exit code will not be known";
-    put("orphaned", (p.phase == "orphaned").then(|| orphaned.into()));
+    put("orphaned", (p.phase == "orphaned").then(|| orphaned(p)));
     put("suspended", p.is_suspended.then(|| format!("by a stop signal; `outlast signal {} CONT` continues it", p.session_id)));
     put("pid", p.pid.map(|pid| pid.to_string()));
     put("started", Some(times::clock_and_age(p.started_at, now, zone)));
@@ -68,8 +67,18 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
         }
     }
     p.warnings.iter().for_each(|w| put("warning", Some(w.clone())));
-    put("note", p.note.clone());
+    // The contract's note is for programs.
+    put("note", if p.detached { Some("adopted: its output and exit code are not available".into()) } else { p.note.clone() });
     all
+}
+
+/// What it means that a process is orphaned, and what can be done.
+fn orphaned(p: &ProcessInfo) -> String {
+    format!(
+        "both of its keepers were killed: it keeps running, its output has no reader, and its exit code will not be known; \
+         `outlast kill {0}` stops it, `outlast rerun {0}` runs its command again",
+        p.session_id
+    )
 }
 
 /// When it ended, or what is known of that.

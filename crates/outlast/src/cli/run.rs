@@ -2,8 +2,8 @@
 
 use super::answer::{merge, of_start};
 use super::bell::Bell;
-use super::envfile::EnvArgs;
-use super::failure::OURS;
+use super::envfile::{self, EnvArgs};
+use super::failure::{INTERRUPTED, OURS};
 use super::follow::{FollowOutput, Stopped};
 use super::label::{self, Label};
 use super::named::{self, Named, shown, with_ids};
@@ -57,7 +57,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     env: EnvArgs,
     /// A name, which every verb accepts in place of the id
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     name: Option<String>,
     /// A label by which processes are found together; may be given several times
     #[arg(long = "label", value_name = "KEY=VALUE")]
@@ -70,7 +70,7 @@ pub(crate) struct Run {
     /// What `outlast engine stop` does to it
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     on_stop: WhenStopped,
-    /// Show its output until it ends; Ctrl-C leaves it running
+    /// Show its output until it ends; Ctrl-C leaves it running, and the exit code is 130
     #[arg(long, short, conflicts_with = "wait")]
     follow: bool,
     /// Wait until it ends, print its output, and exit with its code
@@ -153,7 +153,7 @@ impl Run {
                 // The caller sees the end here and needs no notice of it. If this request fails, the notice is delivered all the same.
                 let _seen = client.mark_completion_consumed(&info.session_id.to_string()).await;
             }
-            return failed_start_with(ctx, &info, misplaced);
+            return failed_start_with(ctx, &info, misplaced.as_deref());
         }
         let bell = Bell::new(ctx, bell);
         if let (Some(bell), None, false, false) = (&bell, &ready, follow, wait) {
@@ -286,8 +286,11 @@ pub(crate) async fn started(ctx: &Context, client: &Client, info: ProcessInfo, t
     }
     ctx.out.line(&info.session_id.to_string())?;
     if ctx.out.has_person() {
-        let ended = ended_at_once(client, &info).await;
-        ctx.out.tip(&stands(&ended.unwrap_or(info), typed));
+        let info = ended_at_once(client, &info).await.unwrap_or(info);
+        ctx.out.tip(&stands(&info, typed));
+        if let Some(note) = left_running::note(info.session_id, &info.left) {
+            ctx.out.tip(&note);
+        }
     }
     Ok(0)
 }
@@ -341,11 +344,41 @@ fn passed_to_command(words: &[OsString]) -> Option<String> {
 }
 
 /// A hint for words that look like a shell command line followed by flags of `run`.
-fn misplaced(words: &[OsString]) -> Option<&'static str> {
+fn misplaced(words: &[OsString]) -> Option<String> {
     let (program, rest) = words.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let run = Run::augment_args(clap::Command::new("run"));
-    let is_meant = program.to_string_lossy().contains(char::is_whitespace) || rest.iter().any(|word| flag_of(&run, word).is_some());
-    is_meant.then_some("a shell line is one word, and flags of run go before it, such as: outlast run --name web 'make && ./serve'")
+    if program.to_string_lossy().contains(char::is_whitespace) || rest.iter().any(|word| flag_of(&run, word).is_some()) {
+        let hint = "a shell line is one word, and flags of run go before it, such as: outlast run --name web 'make && ./serve'";
+        return Some(hint.to_owned());
+    }
+    if let Some((name, value)) = program.to_str().and_then(|word| word.split_once('='))
+        && envfile::is_name(name.as_bytes())
+    {
+        let value = if secret_name(name) { "VALUE" } else { value };
+        return Some(format!(
+            "a variable is given with --env: outlast run --env {}",
+            typed_words(&[OsString::from(format!("{name}={value}"))])?
+        ));
+    }
+    let is_shell =
+        SHELL_WORDS.iter().any(|word| *program == **word) || rest.iter().any(|word| SHELL_OPERATORS.iter().any(|op| *word == **op));
+    let line = || typed_words(words).unwrap_or_else(|| "cd /tmp && ls".into());
+    is_shell.then(|| format!("a shell line is one word: outlast run '{}'", line()))
+}
+
+/// What only a shell understands as the first word of a command.
+const SHELL_WORDS: [&str; 22] = [
+    "alias", "cd", "eval", "exec", "exit", "export", "for", "function", "if", "local", "read", "return", "set", "shift", "source", "trap",
+    "type", "ulimit", "umask", "unset", "until", "while",
+];
+/// What only a shell understands as a later word.
+const SHELL_OPERATORS: [&str; 10] = ["&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1"];
+
+/// The words as a user can type them within quotes. None if they need quotes of their own, or hold a secret.
+fn typed_words(words: &[OsString]) -> Option<String> {
+    let line = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>()?.join(" ");
+    let is_plain = !line.contains(|c: char| c.is_control() || "'\"\\$`!*?".contains(c)) && words.iter().all(|word| !word.is_empty());
+    (is_plain && Redactor::new(true).command(&line) == line).then_some(line)
 }
 
 /// Reports that the command could not be started.
@@ -399,7 +432,7 @@ pub(crate) async fn wait_for_it(
         ctx.out.object(&with_ids(&answer))?;
         return Ok(super::wait::code(&waited));
     }
-    super::wait::tell(ctx, client, &of, &waited).await
+    super::wait::tell(ctx, client, &of, &waited, None).await
 }
 
 /// Shows its output until it ends, and returns its exit code.
@@ -432,10 +465,11 @@ pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo
             Ok(ending::exit_code(&now.fate))
         }
         Stopped::Ended { .. } => {
-            ctx.out.remark(&format!("{typed} keeps running; its output has no reader. `outlast wait {typed}` waits for its end"));
-            Ok(0)
+            ctx.out.remark(&ending::without_reader(&now, typed));
+            Ok(OURS)
         }
-        Stopped::Detached { .. } => Ok(0),
+        // As after every wait that Ctrl-C ends, so that `run -f … && deploy` does not continue.
+        Stopped::Detached { .. } => Ok(INTERRUPTED),
     }
 }
 
@@ -476,6 +510,20 @@ mod tests {
         }
         let secret = note("srv --env API_KEY=sk-ant-REDACTED").unwrap();
         assert!(!secret.contains("abcdefghijklmnop"), "{secret}");
+    }
+
+    #[test]
+    fn what_only_a_shell_understands_is_explained() {
+        let hint = |line: &str| misplaced(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let line = |text: &str| Some(format!("a shell line is one word: outlast run '{text}'"));
+        assert_eq!(hint("exit 3"), line("exit 3"));
+        assert_eq!(hint("cd /tmp && ls"), line("cd /tmp && ls"));
+        assert_eq!(hint("prog > $OUT"), line("cd /tmp && ls"));
+        assert_eq!(hint("FOO=1 env").unwrap(), "a variable is given with --env: outlast run --env FOO=1");
+        assert_eq!(hint("API_TOKEN=hunter2 env").unwrap(), "a variable is given with --env: outlast run --env API_TOKEN=VALUE");
+        for none in ["exit", "no-such-program x", "a/b=c d"] {
+            assert_eq!(hint(none), None, "{none}");
+        }
     }
 
     #[test]

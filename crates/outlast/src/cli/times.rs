@@ -47,6 +47,14 @@ pub(crate) fn round_age(seconds: u64) -> String {
     [" 0s", " 0m", " 0h"].iter().find_map(|zero| age.strip_suffix(zero)).unwrap_or(&age).to_owned()
 }
 
+/// A time that was waited: `0.5s`, `5m`.
+pub(crate) fn short(time: std::time::Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{}s", time.as_secs_f64()),
+        seconds => round_age(seconds),
+    }
+}
+
 /// `3m 20s ago`. None for a time in the future, as after a clock was set back.
 pub(crate) fn ago(time: Time, now: Time) -> Option<String> {
     (time <= now).then(|| format!("{} ago", age(now.seconds_since(time))))

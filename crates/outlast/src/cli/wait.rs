@@ -5,9 +5,9 @@ use super::failure::OURS;
 use super::label::{NamedOrLabelled, Selection};
 use super::named::{self, Each, Named};
 use super::progress::{self, About};
-use super::{Context, Failure, left_running, output, some_seconds};
+use super::{Context, Failure, left_running, output, some_seconds, times};
 use clap::Args;
-use outlast_client::{Client, Waited};
+use outlast_client::{Client, Owner, Waited};
 use std::time::Duration;
 
 /// Wait for a process to end, and exit with its code
@@ -43,7 +43,7 @@ impl Wait {
                     ctx.out.object(&output::in_json(&client, &one.id, &waited).await)?;
                     return Ok(code(&waited));
                 }
-                tell(ctx, &client, one, &waited).await
+                tell(ctx, &client, one, &waited, self.timeout).await
             }
             (several, _) => for_all(ctx, &client, several, self.timeout).await,
         }
@@ -66,7 +66,7 @@ async fn for_all(ctx: &Context, client: &Client, all: &[Named], at_most: Option<
                 if ctx.out.json {
                     each.done(&output::in_json(client, &one.id, &waited).await, code(&waited));
                 } else {
-                    let code = tell(ctx, client, one, &waited).await?;
+                    let code = tell(ctx, client, one, &waited, at_most).await?;
                     each.done(&waited, code);
                 }
             }
@@ -92,8 +92,8 @@ pub(crate) fn code(waited: &Waited) -> i32 {
     }
 }
 
-/// Prints the output and how the process ended, and returns the exit code.
-pub(crate) async fn tell(ctx: &Context, client: &Client, of: &Named, waited: &Waited) -> Result<i32, Failure> {
+/// Prints the output and how the process ended, and returns the exit code. `at_most` is how long the wait could last.
+pub(crate) async fn tell(ctx: &Context, client: &Client, of: &Named, waited: &Waited, at_most: Option<Duration>) -> Result<i32, Failure> {
     let id = waited.session_id;
     output::print_end(ctx, client, &id.to_string(), &waited.output, waited.output_cut.is_none()).await?;
     if let Some(missing) = waited.output_missing {
@@ -111,7 +111,16 @@ pub(crate) async fn tell(ctx: &Context, client: &Client, of: &Named, waited: &Wa
                 ctx.out.remark(&note);
             }
         }
-        "timeout" => ctx.out.remark(&format!("{of}: {}", waited.timeout_note.as_deref().unwrap_or("it still runs"))),
+        "timeout" => {
+            // This look settles no notice. Without it there is only less to say.
+            let now = client.with_owner(Owner::default()).poll(&of.id).await;
+            let suspended = match now.is_ok_and(|now| now.is_suspended) {
+                true => format!(", suspended by a stop signal; `outlast signal {} CONT` continues it", of.id),
+                false => String::new(),
+            };
+            let after = at_most.map(|time| format!(" after {}", times::short(time))).unwrap_or_default();
+            ctx.out.remark(&format!("{of} keeps running{after}{suspended}"));
+        }
         status => ctx.out.remark(&format!("{of}: {}", waited.note.as_deref().unwrap_or(status))),
     }
     Ok(code(waited))

@@ -65,6 +65,8 @@ fn an_adopted_process_is_shown_as_adopted_and_not_as_orphaned() {
         );
     }
     assert!(p.call(["list"]).good().text().contains(" adopted "));
+    let text = p.call(["poll", id]).good().text();
+    assert!(text.contains("adopted: its output and exit code are not available") && !text.contains("recovered"), "{text}");
     let checks = p.json(["doctor", "--quick"])["checks"].to_string();
     assert!(!checks.contains("both keepers of "), "{checks}");
     p.kill_engine();

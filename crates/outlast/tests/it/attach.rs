@@ -162,3 +162,13 @@ fn what_is_over_cannot_be_attached_to() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains("exited with code 3") && refused.err.contains(&format!("outlast log {id}")), "{refused:?}");
 }
+
+#[test]
+fn a_closed_input_is_named_at_once() {
+    let p = product();
+    let id = p.run("echo up; exec sleep 1000");
+    let mut person = Person::calls(&p, &["attach", &id]);
+    person.sees("; its input is closed, so only its output is shown (`run --stdin` or `--pty` opens one)");
+    person.types("\u{3}");
+    assert_eq!(person.ended(), Some(0));
+}

@@ -83,6 +83,14 @@ fn both_keepers_killed_at_once_are_told_honestly() {
     }
     let polled = eventually("the orphan to be known", || Some(p.json(["poll", &id])).filter(|a| a["phase"] != "running"));
     assert_eq!((polled["phase"].as_str(), polled["status"].as_str()), (Some("orphaned"), Some("running")), "{polled}");
+    for (args, code) in [(&["log", &id, "-f"][..], 1), (&["log", &id, "-f", "--grep", "x"], 1), (&["log", &id, "-f", "--prefix"], 1)] {
+        let followed = p.call(args);
+        assert!(
+            followed.code == Some(code) && followed.err.contains("is orphaned: it keeps running, but its output has no reader"),
+            "{followed:?}"
+        );
+        assert!(followed.err.contains(&format!("`outlast kill {id}` stops it, `outlast rerun {id}`")), "{followed:?}");
+    }
     let killed = p.json(["kill", &id, "--grace", "0"]);
     assert_eq!((killed["status"].as_str(), killed["completion_reason"].as_str()), (Some("killed"), Some("killed")), "{killed}");
     assert!(wait_for_end(meta.cmd, PATIENCE));

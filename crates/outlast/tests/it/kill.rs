@@ -413,7 +413,8 @@ fn an_orphan_is_told_and_is_stopped_by_identity() {
         assert_eq!((polled["status"].as_str(), polled["pid"].as_u64()), (Some("running"), Some(u64::from(cmd))), "{polled}");
         assert_eq!(polled.get("exit_code"), None, "no keeper has seen one: {polled}");
         let said = p.call(["poll", &id]).good().text();
-        assert!(said.contains("both of its keepers were killed: it runs on"), "{said}");
+        let next = format!("`outlast kill {id}` stops it, `outlast rerun {id}` runs its command again");
+        assert!(said.contains("both of its keepers were killed: it keeps running") && said.contains(&next), "{said}");
         let killed = p.json(["kill", &id, "--grace", "0.2"]);
         assert_eq!((killed["status"].as_str(), killed["completion_reason"].as_str()), (Some("killed"), Some("killed")), "{killed}");
         assert_eq!(

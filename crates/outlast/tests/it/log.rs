@@ -53,12 +53,12 @@ fn a_user_is_told_why_no_line_is_shown() {
     ] {
         let args = ["log", &id].into_iter().chain(flags);
         let (seen, code) = Person::calls(&p, &args.clone().collect::<Vec<_>>()).until_the_end();
-        assert_eq!((code, seen.trim_end()), (Some(0), says), "{flags:?}");
+        assert_eq!((code, seen.trim_end()), (Some(0), format!("{says}\r\n{id} exited with code 0").as_str()), "{flags:?}");
         let quiet = p.call(args).good();
         assert_eq!((quiet.text().as_str(), quiet.err.as_str()), ("", ""), "{flags:?}");
     }
     let (seen, _) = Person::calls(&p, &["log", &id, "--grep", "^7$"]).until_the_end();
-    assert_eq!(seen.trim_end(), "7");
+    assert_eq!(seen.trim_end(), format!("7\r\n{id} exited with code 0"));
 }
 
 #[test]

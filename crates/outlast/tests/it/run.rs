@@ -473,3 +473,43 @@ fn an_empty_directory_and_the_part_of_an_id_are_refused() {
         assert!(refused.err.lines().next().is_some_and(|line| line.ends_with(want)), "{args:?}: {refused:?}");
     }
 }
+
+/// It exited with 0, and a script continued as if the command had succeeded.
+#[test]
+fn ctrl_c_ends_following_a_start_with_130_and_following_a_log_with_0() {
+    let p = product();
+    let line = "echo up; exec sleep 1000";
+    for (args, code) in
+        [(&["run", "--follow", "--name", "web", line][..], 130), (&["rerun", "web", "--follow"], 130), (&["log", "web", "--follow"], 0)]
+    {
+        let mut person = Person::calls(&p, args);
+        // What is shown is followed.
+        person.sees("up\r\n");
+        person.types("\u{3}");
+        person.sees("keeps running; come back with: outlast log ");
+        assert_eq!(person.ended(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
+fn a_start_on_a_terminal_names_what_the_command_left_running() {
+    let p = product();
+    let (seen, code) = Person::calls(&p, &["run", "--name", "left", "sleep 1000 & echo y"]).until_the_end();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("finished; `outlast log left` shows its output"), "{seen}");
+    assert!(seen.contains("note: 1 process is still running: ") && seen.contains(" sleep 1000; `outlast kill proc_"), "{seen}");
+    assert_eq!(p.call(["kill", "left"]).code, Some(1));
+}
+
+#[test]
+fn what_only_a_shell_understands_is_explained() {
+    let p = product();
+    let said = |args: &[&str]| p.call([&["run"], args].concat()).err;
+    assert!(said(&["exit", "3"]).ends_with("\n  a shell line is one word: outlast run 'exit 3'\n"), "{}", said(&["exit", "3"]));
+    let variable = said(&["FOO=1", "env"]);
+    assert!(variable.ends_with("\n  a variable is given with --env: outlast run --env FOO=1\n"), "{variable}");
+    let name = p.call(["run", "--name", "-x", "true"]);
+    assert!(name.code == Some(125) && name.err.contains("the name begins with a dash"), "{name:?}");
+    let blank = p.call(["run", "--env", "A B=hunter2", "true"]);
+    assert!(blank.code == Some(125) && blank.err.contains("a name with a blank in it") && !blank.err.contains("hunter2"), "{blank:?}");
+}

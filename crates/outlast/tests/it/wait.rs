@@ -53,6 +53,13 @@ fn case_095_a_wait_that_runs_out_says_so_and_leaves_the_process_alone() {
     // The engine answers with 1,000 characters. For programs, the command line adds those before them.
     assert_eq!((waited["output"].as_str().unwrap().len(), waited.get("output_cut")), (3000, None));
     assert!(waited.get("exit_code").is_none(), "{waited}");
+    let said = p.call(["wait", &id, "--timeout", "0.1"]).err;
+    assert_eq!(said, format!("{id} keeps running after 0.1s\n"));
+    p.call(["signal", &id, "STOP"]).good();
+    eventually("it to be suspended", || (p.json(["poll", &id])["is_suspended"] == true).then_some(()));
+    let said = p.call(["wait", &id, "--timeout", "0.1"]).err;
+    assert_eq!(said, format!("{id} keeps running after 0.1s, suspended by a stop signal; `outlast signal {id} CONT` continues it\n"));
+    p.call(["signal", &id, "CONT"]).good();
     assert_eq!(p.json(["poll", &id])["status"], "running");
     gate.open();
     let ended = p.wait(&id);

@@ -56,8 +56,8 @@ pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<
         ));
     }
     let mut polled: Vec<ProcessInfo> = Vec::new();
-    for id in &log.ids {
-        polled.push(client.poll(id).await?);
+    for one in &log.all {
+        polled.push(client.poll(&one.id).await?);
     }
     if !log.follow {
         return show(&log, ctx, client, &polled).await;
@@ -104,7 +104,10 @@ async fn show(log: &Log, ctx: &Context, client: &Client, polled: &[ProcessInfo])
     }
     for (n, (process, label)) in polled.iter().zip(labels(polled)).enumerate() {
         let form = log.form(ctx, Some((Tone::Of(n), &label)));
-        output::print(ctx, client, &process.session_id.to_string(), log.range(ctx, polled.len()), form).await?;
+        let end = output::print(ctx, client, &process.session_id.to_string(), log.range(ctx, polled.len()), form).await?;
+        if let Some(end) = end {
+            ctx.out.tip(&format!("{} {}", ctx.out.paint_remark(Tone::Of(n), &label), ending::sentence(&end)));
+        }
     }
     Ok(0)
 }
@@ -239,9 +242,10 @@ impl FollowedProcess {
                                 self.code = Some(ending::exit_code(&now.fate));
                                 sentence(&now.fate)
                             }
-                            None => "keeps running; its output has no reader".into(),
+                            None => ending::without_reader(&now, &self.id),
                         };
-                        Ok(shown + &self.tell(ctx, &how, "end", json!({"process": now})))
+                        let text = shown + &self.tell(ctx, &how, "end", json!({"process": now}));
+                        if ending::is_out_of_reach(&now) { Err(text) } else { Ok(text) }
                     }
                     Err(e) => Err(shown + &self.fail(ctx, e)),
                 }

@@ -105,17 +105,16 @@ fn a_terminal_gets_a_screenful_and_is_told_what_is_left_out() {
     for args in [&["log", &id][..], &["wait", &id], &["log", &id, "--follow"]] {
         let mut person = Person::calls_at(&p, args, 12, 100);
         person.sees("29999\r\n");
-        person.sees(&format!("[the first 29990 of 30000 lines are left out; `outlast log {id} --all` shows all, -n N the last N]"));
+        person.sees(&format!("[the first 29991 of 30000 lines are left out; `outlast log {id} --all` shows all, -n N the last N]"));
         assert_eq!(person.ended(), Some(0));
-        assert!(person.seen.contains("29990\r\n") && !person.seen.contains("29989\r\n"), "{:?}", person.seen);
+        assert!(person.seen.contains("29991\r\n") && !person.seen.contains("29990\r\n"), "{:?}", person.seen);
     }
     let mut person = Person::calls_at(&p, &["log", &id, "--all"], 12, 100);
     person.sees("29999\r\n");
     assert!(person.seen.starts_with("0\r\n1\r\n") && !person.seen.contains("left out"), "{:?}", &person.seen[..100]);
     assert_eq!(person.ended(), Some(0));
-    let mut person = Person::calls_at(&p, &["log", &id, "-n", "2"], 12, 100);
-    person.sees("29999\r\n");
-    assert_eq!((person.ended(), person.seen.as_str()), (Some(0), "29998\r\n29999\r\n"));
+    let (seen, code) = Person::calls_at(&p, &["log", &id, "-n", "2"], 12, 100).until_the_end();
+    assert_eq!((code, seen), (Some(0), format!("29998\r\n29999\r\n{id} exited with code 0\r\n")));
 }
 
 #[test]
@@ -198,4 +197,24 @@ fn pages_of_a_long_coloured_line_miss_no_character() {
     }
     let whole: String = (1..=60_000).map(|n| format!("{n:05}")).collect();
     assert!(read == whole, "{} {}", read.len(), whole.len());
+}
+
+/// `log` settled the notice of an end that it had not mentioned.
+#[test]
+fn a_log_that_is_shown_to_its_end_on_a_terminal_says_how_the_process_ended() {
+    let p = product();
+    let id = p.run_with(&["--name", "fail1"], "seq 3; exit 3");
+    p.wait(&id);
+    let end = format!("fail1 ({id}) exited with code 3");
+    let printed = p.call(["log", "fail1"]).good();
+    assert_eq!((printed.text().as_str(), printed.err.as_str()), ("1\n2\n3\n", ""), "a pipe gets the output alone");
+    let seen = |args: &[&str]| Person::calls(&p, args).until_the_end().0;
+    for args in [&["log", "fail1"][..], &["log", "fail1", "-n", "1"], &["log", "fail1", "--raw"], &["log", "fail1", "--grep", "2"]] {
+        let seen = seen(args);
+        assert!(seen.trim_end().ends_with(&end), "{args:?}: {seen}");
+    }
+    let part = seen(&["log", "fail1", "--offset", "0", "--limit", "1"]);
+    assert!(!part.contains("exited"), "that is not the end: {part}");
+    let prefixed = seen(&["log", "fail1", "--prefix", "--no-color"]);
+    assert!(prefixed.trim_end().ends_with("fail1 | exited with code 3"), "{prefixed}");
 }
