@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Follow the output of a process; the same as `log --follow`
 #[derive(Debug, Args)]
 #[command(long_about = None)]
-pub(crate) struct Tail {
+pub(crate) struct TailArgs {
     #[command(flatten)]
     pub(crate) log: Log,
 }

@@ -124,7 +124,7 @@ enum Verb {
     Poll(poll::Poll),
     #[command(visible_alias = "logs")]
     Log(log::Log),
-    Tail(log::Tail),
+    Tail(log::TailArgs),
     Wait(wait::Wait),
     Until(until::Until),
     #[command(visible_alias = "stop")]
