@@ -95,9 +95,12 @@ pub(crate) fn command_for(args: &[OsString]) -> Command {
     if !is_asked {
         return in_words(Cli::command());
     }
-    let verb = args.iter().skip(1).find(|arg| !arg.as_encoded_bytes().starts_with(b"-"));
-    match verb.and_then(|verb| VERBS.iter().find(|(name, ..)| verb == name)) {
-        Some((name, _, examples)) => in_words(Cli::command()).mut_subcommand(*name, |verb| with_examples(verb, examples)),
+    let typed = args.iter().skip(1).find(|arg| !arg.as_encoded_bytes().starts_with(b"-"));
+    let command = Cli::command();
+    // The word may be an alias of the verb.
+    let verb = typed.and_then(|typed| command.find_subcommand(typed)).map(|verb| verb.get_name().to_owned());
+    match VERBS.iter().find(|(name, ..)| verb.as_deref() == Some(*name)) {
+        Some((name, _, examples)) => in_words(command).mut_subcommand(*name, |verb| with_examples(verb, examples)),
         None => in_groups(columns()),
     }
 }
@@ -124,7 +127,7 @@ fn in_words(command: Command) -> Command {
 
 /// `columns`: the width of the terminal.
 fn in_groups(columns: Option<usize>) -> Command {
-    let command = with_all_examples();
+    let command = in_words(whole_tree());
     let template = format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}", grouped(&command, columns));
     command.override_usage("outlast <VERB> [OPTIONS]").help_template(template)
 }
