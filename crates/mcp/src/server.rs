@@ -142,7 +142,8 @@ impl Server {
     }
 
     fn patience(&self, context: &RequestContext<RoleServer>) -> Patience {
-        Patience::of(&context.client_info().map(|info| info.name).unwrap_or_default(), self.settings().profile)
+        let has_progress = context.meta.get_progress_token().is_some();
+        Patience::of(&context.client_info().map(|info| info.name).unwrap_or_default(), self.settings().profile, has_progress)
     }
 
     fn host(&self, profile: Profile, answer_within: Option<Duration>) -> Host {
