@@ -18,9 +18,9 @@ pub(crate) struct Patience {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GivesUp {
     Never,
-    /// So many seconds after its call.
+    /// This many seconds after its call.
     After(u64),
-    /// So many seconds after its call, or after the last progress message if it asks for them. They come more often than that.
+    /// This many seconds after its call, or after the last progress message if it asks for them. They come more often than that.
     AfterSilence(u64),
 }
 
