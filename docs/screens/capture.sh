@@ -68,4 +68,7 @@ for columns in 80 120; do
     window $columns 60 bash -c 'call outlast doctor; sleep 60' && sleep 5 && text doctor-$columns.txt
     rm "$HOME/.config/outlast/config.toml"
 done
-sed -i -e :a -e '/^\n*$/{$d;N;ba' -e '}' "$here"/list-*.txt "$here"/doctor-*.txt
+printf 'web: npm run dev\nworker: cargo test\nonce: pytest -q\n' >Procfile
+window 80 24 bash -c 'call outlast up' && text up.txt && colours up.ansi
+"${tmux[@]}" send-keys C-c
+sed -i -e :a -e '/^\n*$/{$d;N;ba' -e '}' "$here"/list-*.txt "$here"/doctor-*.txt "$here"/up.txt

@@ -2,8 +2,9 @@
 
 mod candidates;
 
-use super::{Cli, Failure};
-use clap::{Args, CommandFactory as _, ValueEnum};
+use super::Failure;
+use super::help::whole_tree;
+use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::io::Write as _;
 
@@ -35,7 +36,7 @@ impl Completions {
     pub(crate) fn perform(self) -> Result<i32, Failure> {
         let written = |shell| {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "outlast", &mut script);
+            clap_complete::generate(shell, &mut whole_tree(), "outlast", &mut script);
             script
         };
         let script = match self.shell {
@@ -64,7 +65,7 @@ pub(crate) struct Complete {
 impl Complete {
     /// Prints the candidates, one on each line, each with a tab and a description. Errors are not reported, because the user is typing.
     pub(crate) fn perform(self) -> i32 {
-        let mut command = candidates::add(Cli::command());
+        let mut command = candidates::add(whole_tree());
         let here = std::env::current_dir().ok();
         let found = clap_complete::engine::complete(&mut command, self.words, self.index, here.as_deref()).unwrap_or_default();
         let mut out = String::new();

@@ -89,21 +89,37 @@ pub(crate) fn as_flag(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
-/// The command line. Only a call that asks for help pays for the texts.
+/// The command line. Only a call that asks for help pays for the texts, and one about a verb for that verb's only.
 pub(crate) fn command_for(args: &[OsString]) -> Command {
     let is_asked = args.len() < 2 || args.iter().any(|arg| arg == "--help" || arg == "-h");
-    if is_asked { in_groups(columns()) } else { command() }
+    if !is_asked {
+        return in_words(Cli::command());
+    }
+    let verb = args.iter().skip(1).find(|arg| !arg.as_encoded_bytes().starts_with(b"-"));
+    match verb.and_then(|verb| VERBS.iter().find(|(name, ..)| verb == name)) {
+        Some((name, _, examples)) => in_words(Cli::command()).mut_subcommand(*name, |verb| with_examples(verb, examples)),
+        None => in_groups(columns()),
+    }
 }
 
 /// The command line with examples, for manual pages.
 pub(crate) fn with_all_examples() -> Command {
-    VERBS.iter().fold(command(), |command, (name, _, examples)| command.mut_subcommand(*name, |verb| with_examples(verb, examples)))
+    VERBS
+        .iter()
+        .fold(in_words(whole_tree()), |command, (name, _, examples)| command.mut_subcommand(*name, |verb| with_examples(verb, examples)))
 }
 
-/// The command line. What clap calls a subcommand is a verb.
-fn command() -> Command {
+/// The command line with descriptions and flags of all verbs. While it parses, clap defines only those of the verb that is called.
+pub(crate) fn whole_tree() -> Command {
+    let mut command = Cli::command();
+    command.build();
+    command
+}
+
+/// What clap calls a subcommand is a verb.
+fn in_words(command: Command) -> Command {
     let in_words = |command: Command| command.subcommand_value_name("VERB").subcommand_help_heading("Verbs");
-    in_words(Cli::command()).mut_subcommands(in_words)
+    in_words(command).mut_subcommands(in_words)
 }
 
 /// `columns`: the width of the terminal.
@@ -128,7 +144,10 @@ fn grouped(command: &Command, columns: Option<usize>) -> String {
         text.push('\n');
     }
     let _ = writeln!(text, "{header}Options of every verb:{header:#}");
-    let flags = command.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_help()?.to_string())));
+    let flags = command
+        .get_arguments()
+        .filter(|arg| arg.is_global_set())
+        .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_help()?.to_string())));
     for (flag, about) in flags.chain([("help".to_owned(), "Print the flags of a verb, and examples".to_owned())]) {
         let _ = writeln!(text, "  {literal}--{flag:width$}{literal:#}{}", described(&about), width = width - 2);
     }
@@ -154,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_verb_is_in_one_group_and_described_on_one_line() {
-        let command = Cli::command();
+        let command = whole_tree();
         let mut listed: Vec<&str> = VERBS.iter().map(|(name, ..)| *name).collect();
         let mut visible: Vec<&str> = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(Command::get_name).collect();
         listed.sort_unstable();
@@ -198,6 +217,6 @@ mod tests {
                 look(verb, &format!("{path} {}", verb.get_name()));
             }
         }
-        look(&Cli::command(), "outlast");
+        look(&whole_tree(), "outlast");
     }
 }

@@ -25,7 +25,6 @@ use std::time::Duration;
 /// On a terminal, --all and --label ask before they stop processes of other sessions; --yes skips the question. In a pipe and with --json they do not ask.
 /// If no running process has the label, the exit code is 1.
 #[derive(Debug, Args)]
-#[command(visible_alias = "stop")]
 pub(crate) struct Kill {
     /// The process: its name, its id, or at least four digits of its id; may be several
     #[arg(required_unless_present_any = ["all", "labels"], conflicts_with_all = ["all", "labels"], value_name = "ID")]

@@ -19,7 +19,6 @@ use std::cmp::Ordering;
 /// The column NOTIFIES says when the process makes a notice. `end`: when it ends. `watch`: when it prints a watched line. `hit`: a watched line was printed.
 /// `off`: watching has stopped, because too many lines matched.
 #[derive(Debug, Args)]
-#[command(visible_aliases = ["ls", "ps"])]
 pub(crate) struct List {
     /// Include finished processes and running agents of conversations
     #[arg(long, short)]

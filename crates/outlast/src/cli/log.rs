@@ -19,6 +19,14 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Follow the output of a process; the same as `log --follow`
+#[derive(Debug, Args)]
+#[command(long_about = None)]
+pub(crate) struct Tail {
+    #[command(flatten)]
+    pub(crate) log: Log,
+}
+
 /// Show the output of a process
 ///
 /// Prints everything that is kept if output goes to a pipe or a file, and the last lines that fit if it goes to a terminal. Missing bytes are reported on

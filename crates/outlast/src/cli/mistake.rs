@@ -1,8 +1,7 @@
 //! Suggestions for mistakes on the command line, and the words of clap's errors in those of the help.
 
-use super::Cli;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory as _, Error};
+use clap::{Command, Error};
 use outlast_core::nearest;
 use std::ffi::OsString;
 
@@ -97,7 +96,7 @@ fn keep_near_suggestions(error: &mut Error, words: &[&str]) {
 
 /// The verb that the words name, and how it is typed: `outlast engine status`.
 fn named(words: &[&str]) -> (Command, String) {
-    let (mut command, mut path) = (Cli::command(), "outlast".to_owned());
+    let (mut command, mut path) = (super::help::whole_tree(), "outlast".to_owned());
     for word in words {
         let Some(next) = command.find_subcommand(word).cloned() else { break };
         path = format!("{path} {}", next.get_name());

@@ -69,7 +69,7 @@ pub(crate) use events::with_lines_for_people;
 pub(crate) use failure::{Failure, OURS};
 
 use crate::config::{Colours, Settings, World};
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, Command, FromArgMatches as _, Parser, Subcommand};
 use out::Out;
 use outlast_client::{Client, Connect, Owner, Scope, Start};
 use std::ffi::OsString;
@@ -112,19 +112,22 @@ impl Cli {
     }
 }
 
+// The flags of a verb are defined only if it is called. So its aliases stand here.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Verb {
     Run(run::Run),
+    #[command(visible_aliases = ["ls", "ps"])]
     List(list::List),
     Top(top::Top),
+    #[command(visible_aliases = ["status", "show"])]
     Poll(poll::Poll),
     #[command(visible_alias = "logs")]
     Log(log::Log),
-    /// Follow the output of a process; the same as `log --follow`
-    #[command(long_about = None)]
-    Tail(log::Log),
+    Tail(log::Tail),
     Wait(wait::Wait),
     Until(until::Until),
+    #[command(visible_alias = "stop")]
     Kill(kill::Kill),
     Signal(signal::Signal),
     Write(write::Write),
@@ -262,8 +265,7 @@ fn own_words(args: &[OsString]) -> &[OsString] {
     if args[verb] != "run" || end <= verb {
         return until(end);
     }
-    let command = Cli::command();
-    let Some(run) = command.find_subcommand("run") else { return until(end) };
+    let run = run::Run::augment_args(Command::new("run"));
     let flag = |word: &str| {
         run.get_arguments().find(|a| match word.strip_prefix("--") {
             Some(long) => a.get_long() == Some(long),
@@ -395,7 +397,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Top(args) => args.perform(ctx).await,
         Verb::Poll(args) => args.perform(ctx).await,
         Verb::Log(args) => args.perform(ctx).await,
-        Verb::Tail(args) => args.followed().perform(ctx).await,
+        Verb::Tail(args) => args.log.followed().perform(ctx).await,
         Verb::Wait(args) => args.perform(ctx).await,
         Verb::Until(args) => args.perform(ctx).await,
         Verb::Kill(args) => args.perform(ctx).await,

@@ -8,7 +8,6 @@ use outlast_client::{Event, ProcessInfo, Time};
 
 /// Show the state of a process and the end of its output
 #[derive(Debug, Args)]
-#[command(visible_aliases = ["status", "show"])]
 pub(crate) struct Poll {
     /// The process: its name, its id, or at least four digits of its id
     id: String,

@@ -1,5 +1,6 @@
 use super::out::Out;
 use super::*;
+use clap::CommandFactory as _;
 use outlast_client::{Fate, ProcessInfo, Reason, Status, Time, Waited};
 
 /// 200 s after what `process` started.

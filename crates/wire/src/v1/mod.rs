@@ -18,6 +18,6 @@ pub use answer::{
 pub use event::Event;
 pub use namespaces::{LockHolder, Namespaces};
 pub use process::{Fate, LeftProcess, List, Process};
-pub use reply::{Error, ErrorKind, Hello, Reply, StoppedLeft};
+pub use reply::{Error, ErrorKind, Hello, Reply, ReplyWith, StoppedLeft};
 pub use request::{Activity, AdoptFrom, Caller, From, Kill, Message, Page, ReadUntil, Request};
 pub use spec::{RerunChange, Spec, Tell};

@@ -5,9 +5,12 @@ use super::process::{LeftProcess, present};
 use outlast_core::OsText;
 use serde::{Deserialize, Serialize};
 
-/// One message from the engine: the number of the request it belongs to, and the answer.
+/// One message from the engine.
+pub type Reply<T> = ReplyWith<T, Event>;
+
+/// One message from a server with events of this type.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Reply<T> {
+pub struct ReplyWith<T, E> {
     /// The request's number.
     pub of: u64,
     /// The answer: the last message for this request.
@@ -17,21 +20,23 @@ pub struct Reply<T> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
     /// An event before the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<Event>,
+    #[serde(skip_serializing_if = "Option::is_none", default = "Option::default")]
+    pub event: Option<E>,
 }
 
-impl<T> Reply<T> {
+impl<T, E> ReplyWith<T, E> {
     /// A reply with the answer.
     pub fn answer(of: u64, answer: T) -> Self {
         Self { of, answer: Some(answer), error: None, event: None }
     }
+
     /// A reply with an error.
     pub fn error(of: u64, error: Error) -> Self {
         Self { of, answer: None, error: Some(error), event: None }
     }
+
     /// A reply with an event.
-    pub fn event(of: u64, event: Event) -> Self {
+    pub fn event(of: u64, event: E) -> Self {
         Self { of, answer: None, error: None, event: Some(event) }
     }
 }

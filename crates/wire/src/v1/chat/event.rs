@@ -1,42 +1,12 @@
 //! What happens in a conversation that is followed.
 
-use super::super::reply::Error;
+use super::super::reply::ReplyWith;
 use super::part::Part;
 use super::turn::{Standing, TurnInfo};
 use serde::{Deserialize, Serialize};
 
-/// One message from the gateway. The shape is that of [`super::super::Reply`].
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ChatReply<T> {
-    /// The request's number.
-    pub of: u64,
-    /// The answer, the last there is for this request.
-    #[serde(skip_serializing_if = "Option::is_none", default = "Option::default")]
-    pub answer: Option<T>,
-    /// Why there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Error>,
-    /// Something on the way to the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<ChatEvent>,
-}
-
-impl<T> ChatReply<T> {
-    /// A message with the answer to this request.
-    pub fn answer(of: u64, answer: T) -> Self {
-        Self { of, answer: Some(answer), error: None, event: None }
-    }
-
-    /// Why there is none.
-    pub fn error(of: u64, error: Error) -> Self {
-        Self { of, answer: None, error: Some(error), event: None }
-    }
-
-    /// Something on the way.
-    pub fn event(of: u64, event: ChatEvent) -> Self {
-        Self { of, answer: None, error: None, event: Some(event) }
-    }
-}
+/// One message from the gateway.
+pub type ChatReply<T> = ReplyWith<T, ChatEvent>;
 
 /// Something that happened in a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
