@@ -84,7 +84,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
 
 /// Each set of tools, with a call that starts a command which ends soon, and one that runs another.
 fn looks() -> [(&'static str, ToolCall, ToolCall); 3] {
-    const ENDS: &str = "sleep 0.3; exit 3";
+    const ENDS: &str = "sleep 2; exit 3";
     [
         ("native", ("run", json!({"command": ENDS, "wait_seconds": 0})), ("run", json!({"command": "echo hello"}))),
         (
