@@ -83,6 +83,11 @@ impl Asker {
         self.all.register(&self.session, &self.instance).await;
     }
 
+    /// Records that its instance has ended.
+    pub(crate) async fn end(&self) -> Result<(), IndexError> {
+        self.all.end(&self.session, &self.instance).await
+    }
+
     /// What a process that it starts belongs to.
     pub(crate) fn holder(&self) -> Option<Holder> {
         let is_known = self.instance.kind != InstanceKind::Unknown;
@@ -139,11 +144,12 @@ impl Instances {
 
     /// Registers an instance with its first request. What belonged to instances that ended before it began is its own from then on.
     async fn register(self: &Arc<Self>, session: &str, instance: &Instance) {
-        if instance.kind == InstanceKind::Unknown || lock(&self.book).is_known(session, instance, uptime()) {
+        let is_settled = |book: &mut Book| book.is_known(session, instance, uptime()) || book.was_ended(session, instance);
+        if instance.kind == InstanceKind::Unknown || is_settled(&mut lock(&self.book)) {
             return;
         }
         let _turn = self.registering.lock().await;
-        if lock(&self.book).is_known(session, instance, uptime()) {
+        if is_settled(&mut lock(&self.book)) {
             return;
         }
         self.note_ends(session).await;
@@ -158,6 +164,20 @@ impl Instances {
         }
         lock(&self.book).carry_out(step);
         lives(&instance).into_iter().for_each(|life| self.watch(life));
+    }
+
+    /// A session over HTTP has ended, as its server reports. Other instances end with their processes.
+    async fn end(&self, session: &str, instance: &Instance) -> Result<(), IndexError> {
+        let _turn = self.registering.lock().await;
+        let known = lock(&self.book).known.get(session).and_then(|of| of.get(&instance.key)).filter(|known| is_session(known)).cloned();
+        let Some(mut known) = known else { return Ok(()) };
+        known.client_gone.get_or_insert(uptime());
+        let (of, row) = (session.to_owned(), known.clone());
+        self.index.work(move |db| write_known(db, &of, &row)).await?;
+        if let Some(kept) = lock(&self.book).known.get_mut(session).and_then(|of| of.get_mut(&instance.key)) {
+            kept.client_gone = known.client_gone;
+        }
+        Ok(())
     }
 
     /// A process that is being started belongs to this instance.
@@ -314,6 +334,12 @@ impl Book {
             return true;
         }
         false
+    }
+
+    /// Whether the instance is a session over HTTP that has been ended. A call that its client did not wait for must not begin it again.
+    fn was_ended(&self, session: &str, instance: &Instance) -> bool {
+        let known = self.known.get(session).and_then(|of| of.get(&instance.key));
+        known.is_some_and(|known| is_session(known) && known.client_gone.is_some())
     }
 
     fn belonging(&self, asker: &Instance, process: ProcessId, now: Uptime) -> Belonging {
