@@ -8,7 +8,7 @@
 
 use crate::closing::{Closing, Shutdown};
 use crate::disk::AGAIN;
-use crate::index::{Index, IndexError};
+use crate::index::{self, Index, IndexError};
 use crate::mutex::lock;
 use crate::os::ProcessHandle;
 use outlast_core::notice_state::Uptime;
@@ -179,22 +179,19 @@ impl Instances {
         let _lost = self.index.work(move |db| rows.iter().try_for_each(|(session, known)| write_known(db, session, known))).await;
     }
 
-    /// Forgets to which instance a removed process belonged, unless a notice about it may be given or shown.
-    pub(crate) async fn removed(self: &Arc<Self>, process: ProcessId) {
-        if !lock(&self.book).held.contains_key(&process) {
-            return;
-        }
+    /// Forgets a removed process, and to which instance it belonged, unless a notice about it may be given or shown.
+    pub(crate) async fn forget(&self, process: ProcessId) -> Result<(), IndexError> {
         let sql = "DELETE FROM held_by WHERE process = ?1 AND NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_of_process
             WHERE notice.process = ?1 AND notice.process <> '' AND state NOT IN ('consumed', 'superseded', 'dropped'))";
-        let all = Arc::clone(self);
+        let is_held = lock(&self.book).held.contains_key(&process);
         let forget = move |db: &Connection| {
-            if db.prepare_cached(sql)?.execute(params![process.to_string()])? > 0 {
-                all.let_go(process);
-            }
-            Ok(())
+            index::forget(db, process)?;
+            Ok(is_held && db.prepare_cached(sql)?.execute(params![process.to_string()])? > 0)
         };
-        // Written with the removal that follows. What stays is forgotten later, by `sweep`.
-        self.index.work_later(forget).await;
+        if self.index.work(forget).await? {
+            self.let_go(process);
+        }
+        Ok(())
     }
 
     /// Forgets to which instance a process belonged, once the process and its notices are removed.

@@ -60,7 +60,7 @@ async fn what_belongs_to_whom_is_forgotten_with_the_process_and_its_notices() {
         all.index.work(notice(n, state)).await.unwrap();
     }
     for n in 1..=4 {
-        all.removed(process(n)).await;
+        all.forget(process(n)).await.unwrap();
     }
     assert_eq!(holders(&all).await, [process(2), process(3)], "their notices may be given or shown");
     all.index.work(|db| db.execute("DELETE FROM notice WHERE state = 'delivered'", [])).await.unwrap();
@@ -113,5 +113,24 @@ async fn one_of_another_boot_is_over_and_one_that_cannot_be_read_is_forgotten() 
     assert!(!now.takes(&process(1).to_string(), false) && now.takes(&process(1).to_string(), true));
     now.register().await;
     assert!(now.takes(&process(1).to_string(), false) && now.is_earlier(&process(1).to_string()));
+    close(opened).await;
+}
+
+fn session_of(all: &Arc<Instances>, number: u64, begun: Uptime) -> Asker {
+    Asker::new(all, "s", Instance::of_session(this_process(), number, begun))
+}
+
+#[tokio::test]
+async fn what_belongs_to_whom_is_kept_if_the_removal_of_the_process_is_rolled_back() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (opened, all) = open(&tmp).await;
+    let asker = session_of(&all, 1, 0);
+    asker.register().await;
+    start(&all, &asker, 1).await;
+    let refuse = "CREATE TRIGGER refuse BEFORE DELETE ON process BEGIN SELECT RAISE(ROLLBACK, 'no'); END";
+    let row = "INSERT INTO process VALUES (?1, 0, 's', '', '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0)";
+    all.index.work(move |db| db.execute_batch(refuse).and_then(|()| db.execute(row, [process(1).to_string()]))).await.unwrap();
+    all.forget(process(1)).await.unwrap_err();
+    assert_eq!(holders(&all).await, [process(1)]);
     close(opened).await;
 }
