@@ -17,6 +17,7 @@ use outlast_store::os::{boottime_ns, is_alive};
 use rusqlite::{Connection, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
+use tokio::sync::{RwLock, RwLockReadGuard};
 
 /// The most instances that are known. With this many, a new one is not told apart from others of its session.
 const MAX_INSTANCES: usize = 1_000;
@@ -26,8 +27,8 @@ pub(crate) struct Instances {
     index: Index,
     closing: Shutdown,
     book: Mutex<Book>,
-    /// One registration at a time, so that what has ended passes to one instance only.
-    registering: tokio::sync::Mutex<()>,
+    /// Locked by one registration at a time, so that what has ended passes to one instance only; shared by starts that are being written.
+    registering: RwLock<()>,
 }
 
 /// What is known of instances.
@@ -83,9 +84,9 @@ impl Asker {
         self.all.register(&self.session, &self.instance).await;
     }
 
-    /// What a process that it starts belongs to.
+    /// What a process that it starts belongs to. None if the instance could not be registered: it would count as ended.
     pub(crate) fn holder(&self) -> Option<Holder> {
-        let is_known = self.instance.kind != InstanceKind::Unknown;
+        let is_known = lock(&self.all.book).find(&self.session, &self.instance.key).is_some();
         is_known.then(|| Holder { session: self.session.clone(), key: self.instance.key.clone(), earlier: false })
     }
 
@@ -132,7 +133,7 @@ impl Instances {
             book.known.entry(session).or_default().insert(known.about.key.clone(), known);
         }
         let lives = book.all().flat_map(|(_, known)| lives(&known.about)).collect::<Vec<_>>();
-        let all = Arc::new(Self { index, closing, book: Mutex::new(book), registering: tokio::sync::Mutex::default() });
+        let all = Arc::new(Self { index, closing, book: Mutex::new(book), registering: RwLock::default() });
         lives.into_iter().filter(is_alive).for_each(|life| all.watch(life));
         all
     }
@@ -142,7 +143,7 @@ impl Instances {
         if instance.kind == InstanceKind::Unknown || lock(&self.book).is_known(session, instance, uptime()) {
             return;
         }
-        let _turn = self.registering.lock().await;
+        let _turn = self.registering.write().await;
         if lock(&self.book).is_known(session, instance, uptime()) {
             return;
         }
@@ -158,6 +159,16 @@ impl Instances {
         }
         lock(&self.book).carry_out(step);
         lives(&instance).into_iter().for_each(|life| self.watch(life));
+    }
+
+    /// Nothing passes from one instance to another while this is held.
+    pub(crate) async fn while_none_passes(&self) -> RwLockReadGuard<'_, ()> {
+        self.registering.read().await
+    }
+
+    /// To which instance a process belongs.
+    pub(crate) fn holder_of(&self, process: ProcessId) -> Option<Holder> {
+        lock(&self.book).held.get(&process).cloned()
     }
 
     /// A process that is being started belongs to this instance.
@@ -300,6 +311,10 @@ fn seen_alive(known: &KnownInstance, now: Uptime) -> KnownInstance {
 impl Book {
     fn all(&self) -> impl Iterator<Item = (&String, &KnownInstance)> {
         self.known.iter().flat_map(|(session, of)| of.values().map(move |known| (session, known)))
+    }
+
+    fn find(&self, session: &str, key: &str) -> Option<&KnownInstance> {
+        self.known.get(session)?.get(key)
     }
 
     /// Whether the instance is registered and has not ended. Notes that it was used.
