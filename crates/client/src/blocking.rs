@@ -95,6 +95,8 @@ impl Client {
         wait(process: &str, timeout: Option<Duration>) -> Waited;
         /// Cancels the waiting calls of a session; its processes keep running.
         interrupt(session: &str) -> Done;
+        /// Reports that the conversation has ended, if it is a session over HTTP.
+        end_conversation() -> Done;
         /// Stops a process and its whole tree.
         kill(process: &str, kill: Kill) -> Killed;
         /// Stops every running process in a scope.

@@ -284,6 +284,12 @@ impl Client {
         self.ask("interrupt the waits", Request::Interrupt { session: session.into() }, Repeat::Safe).await
     }
 
+    /// Reports that the conversation of [`Client::with_instance`] has ended, if it is a session over HTTP. What it leaves behind passes
+    /// to the first conversation of the session that begins afterwards.
+    pub async fn end_conversation(&self) -> Result<Done, ClientError> {
+        self.ask("end the conversation", Request::EndConversation, Repeat::Safe).await
+    }
+
     /// Stops a process and its whole tree. If the request is repeated after a crash of the engine, the answer may be that the
     /// process has ended already.
     pub async fn kill(&self, process: &str, kill: Kill) -> Result<Killed, ClientError> {

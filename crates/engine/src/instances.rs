@@ -110,6 +110,11 @@ impl Asker {
         is_counted.then(|| RequestUnderWay { asker: self.clone() })
     }
 
+    /// Records that its instance has ended.
+    pub(crate) async fn end(&self) -> Result<(), IndexError> {
+        self.all.end(&self.session, &self.instance).await
+    }
+
     /// What a process that it starts belongs to. None if the instance could not be registered: it would count as ended.
     pub(crate) fn holder(&self) -> Option<Holder> {
         let is_known = lock(&self.all.book).find(&self.session, &self.instance.key).is_some();
@@ -179,11 +184,11 @@ impl Instances {
     /// Registers an instance with its first request. What belonged to instances that ended before it began is its own from then on. A later
     /// request does the same for sessions over HTTP, whose end is known only when they were not used for a while.
     async fn register(self: &Arc<Self>, session: &str, instance: &Instance) {
-        if instance.kind == InstanceKind::Unknown || self.note_use(session, instance).await {
+        if instance.kind == InstanceKind::Unknown || self.is_settled(session, instance).await {
             return;
         }
         let _turn = self.registering.write().await;
-        if self.note_use(session, instance).await {
+        if self.is_settled(session, instance).await {
             return;
         }
         self.note_ends(session).await;
@@ -200,6 +205,11 @@ impl Instances {
         lock(&self.book).carry_out(step);
         // Also those that were watched before: one may have ended while this was written.
         lives.into_iter().for_each(|life| self.watch(life));
+    }
+
+    /// Whether a request needs no registration. Notes its use.
+    async fn is_settled(&self, session: &str, instance: &Instance) -> bool {
+        self.note_use(session, instance).await || lock(&self.book).was_ended(session, instance)
     }
 
     /// Notes that an instance was used. Returns false if it has to be registered.
@@ -223,6 +233,20 @@ impl Instances {
     /// To which instance a process belongs.
     pub(crate) fn holder_of(&self, process: ProcessId) -> Option<Holder> {
         lock(&self.book).held.get(&process).cloned()
+    }
+
+    /// A session over HTTP has ended, as its server reports. Other instances end with their processes.
+    async fn end(&self, session: &str, instance: &Instance) -> Result<(), IndexError> {
+        let _turn = self.registering.write().await;
+        let known = lock(&self.book).find_session(session, instance).cloned();
+        let Some(mut known) = known else { return Ok(()) };
+        known.client_gone.get_or_insert(uptime());
+        let (of, row) = (session.to_owned(), known.clone());
+        self.index.work(move |db| write_known(db, &of, &row)).await?;
+        if let Some(kept) = lock(&self.book).find_session(session, instance) {
+            kept.client_gone = known.client_gone;
+        }
+        Ok(())
     }
 
     /// A process that is being started belongs to this instance.
@@ -411,6 +435,11 @@ impl Book {
         known.seen = now;
         let has_to_be_written = known.is_session() && self.used.entry(session.to_owned()).or_default().insert(instance.key.clone());
         Some(if has_to_be_written { UseNoted::ToWrite(now) } else { UseNoted::Noted })
+    }
+
+    /// Whether the instance is a session over HTTP that has been ended. A call that its client did not wait for must not begin it again.
+    fn was_ended(&self, session: &str, instance: &Instance) -> bool {
+        self.find(session, &instance.key).is_some_and(|known| known.is_session() && known.client_gone.is_some())
     }
 
     fn belonging(&self, asker: &Instance, process: ProcessId, now: Uptime) -> Belonging {

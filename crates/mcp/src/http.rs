@@ -7,7 +7,7 @@
 
 use crate::Server;
 use crate::receipt::{AnswerReceipt, AnswerReceipts};
-use crate::session::Sessions;
+use crate::session::{Sessions, named};
 use crate::slots::{Slot, Slots};
 use bytes::{Buf as _, Bytes};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::SessionId;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::de::IgnoredAny;
@@ -111,6 +112,8 @@ pub struct Http<S> {
 struct Service<S> {
     mcp: StreamableHttpService<S, LocalSessionManager>,
     sessions: Sessions,
+    /// Is told of the end of sessions, unless another kind of server is served.
+    conversations: Option<Server>,
     /// `None` if every request is accepted, as in tests of the protocol.
     token: Option<Token>,
 }
@@ -118,20 +121,29 @@ struct Service<S> {
 impl Http<Server> {
     /// Listens at an address of the loopback interface; any other is refused.
     pub async fn listen(address: SocketAddr, server: Server, token: Token) -> io::Result<Self> {
-        Self::listen_for(address, move || server.for_another(), Some(token)).await
+        let (listener, address) = bound(address).await?;
+        let conversations = Some(server.clone());
+        let service = Service { conversations, ..Service::new(move || server.for_another(), Some(token)) };
+        Ok(Self { listener, address, service: Arc::new(service), slots: Slots::new(MAX_CONNECTIONS) })
     }
+}
+
+/// A listener at an address of the loopback interface, and its address.
+async fn bound(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    if !address.ip().is_loopback() {
+        let what = format!("{} is not an address of the loopback interface: use 127.0.0.1 or [::1]", address.ip());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
 }
 
 impl<S: ServerHandler> Http<S> {
     /// Listens for another kind of server; `make` makes one for each connection. Without a token every request is accepted, which is for tests
     /// of the protocol only.
     pub async fn listen_for(address: SocketAddr, make: impl Fn() -> S + Send + Sync + 'static, token: Option<Token>) -> io::Result<Self> {
-        if !address.ip().is_loopback() {
-            let what = format!("{} is not an address of the loopback interface: use 127.0.0.1 or [::1]", address.ip());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        }
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
+        let (listener, address) = bound(address).await?;
         Ok(Self { listener, address, service: Arc::new(Service::new(make, token)), slots: Slots::new(MAX_CONNECTIONS) })
     }
 
@@ -169,7 +181,7 @@ impl<S: ServerHandler> Service<S> {
         let config = StreamableHttpServerConfig::default().with_max_request_body_bytes(MAX_REQUEST_BYTES).with_allowed_origins(ORIGINS);
         let sessions = Sessions::default();
         let mcp = StreamableHttpService::new(move || Ok(make()), sessions.manager(), config);
-        Self { mcp, sessions, token }
+        Self { mcp, sessions, conversations: None, token }
     }
 
     async fn connection(self: Arc<Self>, stream: TcpStream, slot: Arc<Slot>) {
@@ -214,7 +226,7 @@ impl<S: ServerHandler> Service<S> {
         let receipts = AnswerReceipts::default();
         request.extensions_mut().insert(receipts.clone());
         self.sessions.used_by(&request);
-        let is_delete = request.method() == Method::DELETE;
+        let deleted = (request.method() == Method::DELETE).then(|| named(request.headers())).flatten();
         let mut answered = match needs_name(&request) {
             true => match with_name(request).await {
                 Ok(named) => self.mcp.handle(named).await,
@@ -222,12 +234,22 @@ impl<S: ServerHandler> Service<S> {
             },
             false => self.mcp.handle(request).await,
         };
-        if is_delete && answered.status() == StatusCode::ACCEPTED {
+        if let Some(id) = deleted.filter(|_| answered.status() == StatusCode::ACCEPTED) {
+            self.session_ended(&id).await;
             // The library's 202 says that the session will end. It has ended, and some clients take nothing else for success.
             *answered.status_mut() = StatusCode::NO_CONTENT;
         }
-        self.sessions.begun_by(&answered).await;
+        if let Some(id) = self.sessions.begun_by(&answered).await {
+            self.session_ended(&id).await;
+        }
         answered.map(|body| Answered { body, receipts, written }.boxed())
+    }
+
+    /// Has the conversation of a session end at once, and not only when it was unused for long.
+    async fn session_ended(&self, id: &SessionId) {
+        if let Some(server) = &self.conversations {
+            server.session_ended(id).await;
+        }
     }
 }
 

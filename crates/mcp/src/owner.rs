@@ -32,13 +32,16 @@ impl Connection {
     /// The conversation that makes a request. Over HTTP a session is one; without sessions all conversations look the same.
     fn instance(&self, context: &RequestContext<RoleServer>) -> Option<Instance> {
         let of = self.of.clone()?;
-        let request = context.extensions.get::<http::request::Parts>();
-        let has_session = request.is_some_and(|request| request.headers.contains_key("mcp-session-id"));
         Some(match of.kind {
-            InstanceKind::Unknown if has_session => Instance::of_session(of.client, self.number, self.begun),
+            InstanceKind::Unknown if http_session(context).is_some() => Instance::of_session(of.client, self.number, self.begun),
             _ => of,
         })
     }
+}
+
+/// The session over HTTP that a request names.
+pub(crate) fn http_session(context: &RequestContext<RoleServer>) -> Option<&str> {
+    context.extensions.get::<http::request::Parts>()?.headers.get("mcp-session-id")?.to_str().ok()
 }
 
 /// The owner that a request is made for, and how it was found.

@@ -14,21 +14,31 @@ pub(crate) struct Patience {
     pub(crate) answer_within: Option<Duration>,
 }
 
-/// Clients by the beginning of the name that they give, in lower case, and the seconds after which they give up, as measured: docs/agents/README.md.
-const KNOWN: [(&str, Option<u64>); 12] = [
-    ("gemini-cli-mcp-client", None),
-    ("qwen-cli-mcp-client", Some(300)),
-    ("@cline/", Some(60)),
-    ("cline", Some(60)),
-    ("codex", Some(300)),
-    ("opencode", Some(60)),
-    ("kimi-code", Some(60)),
-    ("hermes", Some(300)),
-    ("fastmcp", Some(300)),
-    ("fast-agent-mcp", None),
+/// When a client gives up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GivesUp {
+    Never,
+    /// This many seconds after its call.
+    After(u64),
+    /// This many seconds after its call, or after the last progress message if it asks for them. They come more often than that.
+    AfterSilence(u64),
+}
+
+/// Clients by the beginning of the name that they give, in lower case, and when they give up, as measured: docs/agents/README.md.
+const KNOWN: [(&str, GivesUp); 12] = [
+    ("gemini-cli-mcp-client", GivesUp::Never),
+    ("qwen-cli-mcp-client", GivesUp::After(300)),
+    ("@cline/", GivesUp::After(60)),
+    ("cline", GivesUp::After(60)),
+    ("codex", GivesUp::After(300)),
+    ("opencode", GivesUp::AfterSilence(60)),
+    ("kimi-code", GivesUp::After(60)),
+    ("hermes", GivesUp::After(300)),
+    ("fastmcp", GivesUp::After(300)),
+    ("fast-agent-mcp", GivesUp::Never),
     // Documented, not measured: its default is longer than a day.
-    ("claude-code", None),
-    ("claude code", None),
+    ("claude-code", GivesUp::Never),
+    ("claude code", GivesUp::Never),
 ];
 
 /// The name of every client that is made with the Python SDK and gives none of its own. openai-agents is one, and gives up first.
@@ -42,14 +52,19 @@ const CAREFUL: Duration = Duration::from_secs(4);
 const MARGIN: Duration = Duration::from_secs(5);
 
 impl Patience {
-    /// By the client's name, or by the profile that the server was started with: Hermes gives the Python SDK's name.
-    pub(crate) fn of(name: &str, profile: Option<Profile>) -> Self {
+    /// By the client's name, or by the profile that the server was started with: Hermes gives the Python SDK's name. `has_progress`: the call
+    /// asks for progress messages.
+    pub(crate) fn of(name: &str, profile: Option<Profile>, has_progress: bool) -> Self {
         let name = name.trim().to_lowercase();
         let by_name = |name: &str| KNOWN.iter().find(|(known, _)| name.starts_with(known));
         let by_profile = || profile.filter(|one| *one != Profile::Native).and_then(|one| by_name(one.name()));
         match by_name(&name).or_else(by_profile) {
-            Some((_, seconds)) => {
-                let gives_up_after = seconds.map(Duration::from_secs);
+            Some((_, gives_up)) => {
+                let gives_up_after = match *gives_up {
+                    GivesUp::Never => None,
+                    GivesUp::AfterSilence(_) if has_progress => None,
+                    GivesUp::After(seconds) | GivesUp::AfterSilence(seconds) => Some(Duration::from_secs(seconds)),
+                };
                 Self { gives_up_after, answer_within: gives_up_after.map(|time| time - MARGIN) }
             }
             None => {
@@ -72,7 +87,7 @@ mod tests {
     #[test]
     fn a_call_without_a_wait_is_answered_before_its_client_gives_up() {
         let seconds = |name: &str, profile| {
-            let known = Patience::of(name, profile);
+            let known = Patience::of(name, profile, false);
             (known.answer_within.map(|t| t.as_secs()), known.gives_up_after.map(|t| t.as_secs()))
         };
         for (name, want) in [
@@ -89,8 +104,11 @@ mod tests {
         }
         assert_eq!(seconds("mcp", Some(Profile::Hermes)), (Some(295), Some(300)), "Hermes gives no name of its own");
         assert_eq!(seconds("mcp", Some(Profile::Native)), (Some(4), Some(5)));
+        assert_eq!(seconds("opencode", None), (Some(55), Some(60)));
+        assert_eq!(Patience::of("opencode", None, true).gives_up_after, None, "each progress message has it wait again");
+        assert_eq!(Patience::of("kimi-code", None, true).gives_up_after, Some(Duration::from_secs(60)));
         for (name, _) in KNOWN {
-            let Patience { gives_up_after, answer_within } = Patience::of(name, None);
+            let Patience { gives_up_after, answer_within } = Patience::of(name, None, false);
             assert!(gives_up_after.is_none() || answer_within < gives_up_after, "{name}");
         }
     }

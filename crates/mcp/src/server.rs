@@ -1,9 +1,10 @@
 //! Answers each request of the protocol.
 
 use crate::calls::{CallGuard, Calls, conversation};
-use crate::owner::{Asker, Connection};
+use crate::owner::{Asker, Connection, http_session};
 use crate::patience::Patience;
 use crate::receipt::{AnswerReceipt, PendingReceipts};
+use crate::session::MAX_SESSIONS;
 use crate::subscription::{self, Subscriptions, watch};
 use crate::{answer, progress, resource, task};
 use outlast_client::{Client, ClientError, Connect, Instance, Kill, Owner, Receipt, Take, Time};
@@ -17,9 +18,10 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use rmcp::{ErrorData, ServerHandler};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -28,6 +30,8 @@ use tokio::task::JoinSet;
 const MAX_NOTICES_PER_ANSWER: u32 = 8;
 /// How long a call waits at least, unless it says otherwise.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
+/// How long the answer to a client that ends its session waits until the engine has written that down.
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a notice is leased for an answer that is being sent.
 const NOTICE_LEASE: Duration = Duration::from_secs(60);
 
@@ -92,6 +96,8 @@ struct Shared {
     /// How many connections there were.
     connections: AtomicU64,
     calls: Calls,
+    /// The open sessions over HTTP that have made a request about processes, by their ids, each with what the engine knows it by.
+    sessions: Mutex<HashMap<String, Asker>>,
 }
 
 impl Server {
@@ -100,8 +106,9 @@ impl Server {
         let watched = Arc::new(Semaphore::new(subscription::MAX_PER_SERVER));
         let connection = Connection::new(settings.instance.clone(), 0);
         let connections = AtomicU64::new(1);
+        let (client, tools) = (OnceCell::new(), OnceCell::new());
         let shared =
-            Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched, connections, calls: Calls::default() });
+            Arc::new(Shared { settings, client, tools, watched, connections, calls: Calls::default(), sessions: Mutex::default() });
         Self { shared, connection, pending: PendingReceipts::default(), subscriptions: Arc::default() }
     }
 
@@ -135,7 +142,8 @@ impl Server {
     }
 
     fn patience(&self, context: &RequestContext<RoleServer>) -> Patience {
-        Patience::of(&context.client_info().map(|info| info.name).unwrap_or_default(), self.settings().profile)
+        let has_progress = context.meta.get_progress_token().is_some();
+        Patience::of(&context.client_info().map(|info| info.name).unwrap_or_default(), self.settings().profile, has_progress)
     }
 
     fn host(&self, profile: Profile, answer_within: Option<Duration>) -> Host {
@@ -146,7 +154,35 @@ impl Server {
 
     fn asker(&self, context: &RequestContext<RoleServer>, arguments: Option<&JsonObject>) -> Result<Asker, ErrorData> {
         let Settings { started_for, dir, .. } = self.settings();
-        Asker::of(context, arguments, started_for, dir, &self.connection).map_err(|e| ErrorData::invalid_params(e, None))
+        let asker = Asker::of(context, arguments, started_for, dir, &self.connection).map_err(|e| ErrorData::invalid_params(e, None))?;
+        self.remember_session(context, &asker);
+        Ok(asker)
+    }
+
+    /// A session over HTTP has ended. Returns once that is written down, so that the next one gets what it leaves.
+    pub(crate) async fn session_ended(&self, id: &str) {
+        let Some(asker) = self.sessions().remove(id) else { return };
+        let end = async { speaking(self.client().await?, &asker).end_conversation().await };
+        match tokio::time::timeout(SESSION_END_TIMEOUT, end).await {
+            Ok(Ok(_ended)) => {}
+            // Then it ends once it was not used for ten minutes.
+            Ok(Err(error)) => tracing::warn!(%error, "the engine cannot be told that a session has ended"),
+            Err(_too_long) => tracing::warn!("the engine takes too long to write that a session has ended"),
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Asker>> {
+        self.shared.sessions.lock().expect("nothing panics while it is held")
+    }
+
+    /// Remembers what the engine knows the session of a call by.
+    fn remember_session(&self, context: &RequestContext<RoleServer>, asker: &Asker) {
+        let Some(id) = http_session(context).filter(|_| asker.instance.is_some()) else { return };
+        let mut sessions = self.sessions();
+        // A request that comes while its session ends leaves one behind.
+        if sessions.len() < 2 * MAX_SESSIONS && !sessions.contains_key(id) {
+            sessions.insert(id.to_owned(), asker.clone());
+        }
     }
 
     /// The tools of a session, its client, and the receipt that confirms an answer later.

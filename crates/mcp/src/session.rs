@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// The most sessions at once.
-const MAX_SESSIONS: usize = 1_024;
+pub(crate) const MAX_SESSIONS: usize = 1_024;
 
 /// The open sessions.
 pub(crate) struct Sessions {
@@ -50,15 +50,13 @@ impl Sessions {
         }
     }
 
-    /// Adds the session that an answer has begun, if it has. Ends the oldest session if there are too many.
-    pub(crate) async fn begun_by<B>(&self, answer: &Response<B>) {
-        let Some(id) = named(answer.headers()) else { return };
-        let ended = self.add(id);
-        if let Some(ended) = ended
-            && let Err(error) = self.manager.close_session(&ended).await
-        {
+    /// Adds the session that an answer has begun, if it has. Ends the oldest session if there are too many, and returns it.
+    pub(crate) async fn begun_by<B>(&self, answer: &Response<B>) -> Option<SessionId> {
+        let ended = self.add(named(answer.headers())?)?;
+        if let Err(error) = self.manager.close_session(&ended).await {
             tracing::warn!(%error, "a session could not be ended");
         }
+        Some(ended)
     }
 
     /// Adds a session, and returns the one that has to end if there are too many.
@@ -78,7 +76,8 @@ impl Sessions {
     }
 }
 
-fn named(headers: &HeaderMap) -> Option<SessionId> {
+/// The session that a request or an answer names.
+pub(crate) fn named(headers: &HeaderMap) -> Option<SessionId> {
     headers.get("mcp-session-id")?.to_str().ok().map(Into::into)
 }
 

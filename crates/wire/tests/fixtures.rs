@@ -106,6 +106,7 @@ fn requests() -> Vec<Message> {
             want: Some(ID),
         },
         Request::Restart { process: process(), caller: caller(), env: Vec::new(), want: Some(ID), grace_ms: Some(500) },
+        Request::EndConversation,
         Request::Wait { process: process(), timeout_ms: None },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };

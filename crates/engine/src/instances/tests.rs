@@ -312,3 +312,29 @@ async fn what_belongs_to_whom_is_kept_if_the_removal_of_the_process_is_rolled_ba
     assert_eq!(holders(&all).await, [process(1)]);
     close(opened).await;
 }
+
+#[tokio::test]
+async fn a_session_that_was_ended_stays_so_and_the_next_one_has_what_it_left() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (opened, all) = open(&tmp).await;
+    let [ended, beside, next] = [1, 2, 3].map(|n| Asker::new(&all, "s", Instance::of_session(this_process(), n, uptime())));
+    let takes = |asker: &Asker| asker.takes(&process(1).to_string(), false);
+    // One that is not known is no mistake.
+    ended.end().await.unwrap();
+    ended.register().await;
+    beside.register().await;
+    start(&all, &ended, 1).await;
+    ended.end().await.unwrap();
+    assert_eq!(beside.belonging(process(1)), Belonging::Ended);
+    // A call that was under way goes on, and does not begin it again.
+    ended.register().await;
+    assert_eq!((beside.belonging(process(1)), takes(&ended)), (Belonging::Ended, true));
+    close(opened).await;
+    let (opened, all) = open(&tmp).await;
+    let [beside, next] = [beside, next].map(|asker| Asker { all: Arc::clone(&all), ..asker });
+    assert!(!takes(&beside));
+    next.register().await;
+    assert!(takes(&next) && next.is_earlier(&process(1).to_string()));
+    assert_eq!(beside.belonging(process(1)), Belonging::Other);
+    close(opened).await;
+}

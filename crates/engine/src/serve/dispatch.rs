@@ -4,8 +4,8 @@ use super::chosen::Chosen;
 use super::context::{AnswerWithEnd, Input, RequestContext, run_to_completion};
 use super::relay::Relay;
 use super::{
-    active, adopt, attach, clean, close, deliveries, engine_status, engine_stop, gateway, kill, list, log, notice, poll, read, remove,
-    rerun, resize, restart, run, signal, until, view, wait, write,
+    active, adopt, attach, clean, close, deliveries, end_conversation, engine_status, engine_stop, gateway, kill, list, log, notice, poll,
+    read, remove, rerun, resize, restart, run, signal, until, view, wait, write,
 };
 use crate::points::point;
 use crate::refuse;
@@ -22,8 +22,8 @@ impl RequestContext {
         if self.parts.own_home.is_lost() {
             return out.error(refuse::home_gone(&self.parts.home.root)).await;
         }
-        // These end an earlier request, and may come after the client has begun another conversation.
-        let begins = !matches!(request, Request::NoticeSettle { .. } | Request::Relayed { .. });
+        // These end an earlier request or the conversation, and may come after the client has begun another one.
+        let begins = !matches!(request, Request::NoticeSettle { .. } | Request::Relayed { .. } | Request::EndConversation);
         let _under_way = match self.asker.as_ref().filter(|_| begins) {
             Some(asker) => asker.register().await,
             None => None,
@@ -116,6 +116,7 @@ impl RequestContext {
             Request::Barriers { clear } => out.result(until::barriers(self, clear).await).await,
             Request::Serve => out.result(gateway::serve(self).await).await,
             Request::Disown { sessions } => out.answer(gateway::disown(self, sessions)).await,
+            Request::EndConversation => out.result(end_conversation::end_conversation(self).await).await,
             Request::EngineStatus => out.result(engine_status::engine_status(self).await).await,
             Request::EngineStop => match engine_stop::may_stop(self).await {
                 Ok(()) => {

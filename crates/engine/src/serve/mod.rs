@@ -9,6 +9,7 @@ mod close;
 mod context;
 mod deliveries;
 mod dispatch;
+mod end_conversation;
 mod engine_status;
 mod engine_stop;
 mod gateway;

@@ -37,6 +37,8 @@ A, B, C = "amber", "birch", "cedar"
 # The code of a command that is waited for, and how its end is told, in an answer or in a notice.
 WAITED_CODE = 3
 TOLD = re.compile(rf"exit(ed with)?[ _]code\W{{0,8}}{WAITED_CODE}\b", re.IGNORECASE)
+# How a line is marked whose model may have been given the answer.
+REPEATED = "(this may be a repeat)"
 # A client that gives up within five seconds does so before this.
 SECONDS = 7
 
@@ -56,7 +58,7 @@ class Stage:
     def __init__(self, world, client, turns, together=False, later=(), remote=False):
         self.world, self.client, self.turns = world, client, turns
         world.play(turns)
-        client.serve(world, served_over_http(world) if remote else [world.outlast, "mcp"], {"OUTLAST_HOME": world.path("outlast")})
+        client.serve(world, served_over_http(world) if remote else [world.outlast, "mcp", *client.profile], {"OUTLAST_HOME": world.path("outlast")})
         self.talks, self.children, self.started = {}, {}, client.start(world) if together else None
         for name in turns:
             if name not in later:
@@ -213,10 +215,7 @@ def gives_up(world, client):
     ended_waited(world)
     for _ in range(2):
         stage.turn(A)
-    ran = runs(world)
-    wrong_unless(ran == 1, f"run {ran} times")
-    wrong_unless(times_told(stage), "its end is never told")
-    return f"told in {times_told(stage)} answers" if times_told(stage) > 1 else "told once"
+    return told_of_end(world, stage)
 
 
 def waits(world, client):
@@ -229,9 +228,7 @@ def waits(world, client):
     ended_waited(world)
     for _ in range(2):
         stage.turn(A)
-    wrong_unless(runs(world) == 1, f"run {runs(world)} times")
-    wrong_unless(times_told(stage), "its end is never told")
-    return f"told in {times_told(stage)} answers" if times_told(stage) > 1 else "told once"
+    return told_of_end(world, stage)
 
 
 def waited(world, seconds):
@@ -261,8 +258,15 @@ def ended_waited(world):
     eventually("the notices to be free", lambda: all(one["state"] != "leased" or is_due(one) for one in world.json("events", "history")["notices"]))
 
 
-def times_told(stage):
-    return sum(bool(TOLD.search(one)) for one in stage.client.shown(stage.world, A))
+def told_of_end(world, stage):
+    """The command ran once, and the model was told how it ended. If it was told again, that is marked."""
+    wrong_unless(runs(world) == 1, f"run {runs(world)} times")
+    told = [one for one in stage.client.shown(world, A) if TOLD.search(one)]
+    wrong_unless(told, "its end is never told")
+    if len(told) == 1:
+        return "told once"
+    wrong_unless(all(REPEATED in one for one in told[1:]), f"told in {len(told)} answers")
+    return f"told in {len(told)} answers, all but the first marked as possible repeats"
 
 
 ALL = {**CLIENTS, **WOKEN}

@@ -25,6 +25,8 @@ class Client:
     shares = False
     # Whether it is also driven over HTTP; `without sessions` if it speaks the revision that has none.
     remote = None
+    # What `outlast install` adds to the command of the server.
+    profile = []
     # After how many seconds it gives up a call, as facts.py measured, unless that is more than a minute.
     gives_up = None
 
@@ -46,8 +48,8 @@ class Client:
 class Program(Client):
     """A client that is a program, and speaks ACP."""
 
-    def __init__(self, name, argv, configure, tools, env=None, gives_up=None, shares=False):
-        self.shares = shares
+    def __init__(self, name, argv, configure, tools, env=None, gives_up=None, shares=False, profile=()):
+        self.shares, self.profile = shares, list(profile)
         self.name, self.argv, self.configure, self.tools, self.env, self.gives_up = name, argv, configure, tools, env, gives_up
 
     def serve(self, world, program, env):
@@ -303,11 +305,12 @@ CLIENTS = {one.name: one for one in (
             gemini_env),
     Program("qwen", ["qwen", "--acp", "--approval-mode", "yolo"], configure_qwen, calls.Native("mcp__outlast__"), qwen_env, shares=True),
     Program("cline", ["cline", "--acp"], configure_cline, calls.Native("outlast__"), cline_env, gives_up=60),
-    Program("vibe", ["vibe-acp"], configure_vibe, calls.Vibe(), lambda world: {"MOCK_KEY": "none"}, gives_up=60),
+    Program("vibe", ["vibe-acp"], configure_vibe, calls.Vibe(), lambda world: {"MOCK_KEY": "none"}, gives_up=60, shares=True),
     CodexProgram("codex", ["codex"], configure_codex, calls.Codex()),
     Program("opencode", ["opencode", "acp"], configure_opencode, calls.Native("outlast_"), gives_up=60, shares=True),
     Program("kimi", ["kimi", "acp"], configure_kimi, calls.Native("mcp__outlast__"), gives_up=60, shares=True),
-    Program("hermes", ["hermes", "acp"], configure_hermes, calls.Hermes("mcp__outlast__"), shares=True),
+    Program("hermes", ["hermes", "acp"], configure_hermes, calls.Hermes("mcp__outlast__"), shares=True,
+            profile=["--profile", "hermes"]),
     Library("openai-agents", "openai-agents", "openai-agents", gives_up=5),
     Library("openai-agents", "openai-agents", "openai-agents-structured", gives_up=5),
     Library("openai-agents-mcp1", "openai-agents", "openai-agents-mcp1", driver="openai-agents", gives_up=5),

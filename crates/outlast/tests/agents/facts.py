@@ -118,7 +118,9 @@ def sent(world, talks):
         "environment": {key: value for key, value in added.items() if any(word in key for word in ("SESSION", "THREAD", "CONVERSATION", "_ID"))},
         "environment_names": sorted(added), "conversations": ids,
         "conversation_in_meta": [name for name, one in ids.items() if one and any(one in json.dumps(call.get("_meta")) for call in calls)],
-        "servers": len(servers), "parents": len({one["parent"] for one in servers.values()}),
+        # Some clients also start servers only to list their tools.
+        "servers": len({one["pid"] for one in lines if one.get("message", {}).get("method") == "tools/call"}), "started": len(servers),
+        "parents": len({one["parent"] for one in servers.values()}),
     }
 
 

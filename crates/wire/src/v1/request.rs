@@ -64,7 +64,7 @@ pub struct Message {
 /// | until | [`super::notice::Barrier`] |
 /// | barriers | [`super::notice::Barriers`] |
 /// | serve | none; its events |
-/// | disown | [`super::Done`] |
+/// | disown, end_conversation | [`super::Done`] |
 /// | engine_status | [`super::EngineStatus`] |
 /// | cancel | none |
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -414,6 +414,9 @@ pub enum Request {
         /// The keys of the sessions.
         sessions: Vec<String>,
     },
+    /// The conversation that sends this has ended. Its processes and notices pass to the first one of the session that begins
+    /// afterwards. For a session over HTTP, whose end no process shows.
+    EndConversation,
     /// Describe the engine.
     EngineStatus,
     /// End the engine. Processes keep running unless they were started with `on_stop: kill`.

@@ -73,6 +73,23 @@ impl Http {
         session.to_owned()
     }
 
+    /// Calls a tool in a session.
+    fn call_in(&self, session: &str, tool: &str, arguments: Value) -> Value {
+        let headers = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", OLD)];
+        let body = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
+        let (status, said) = self.post(&headers, body.to_string().as_bytes());
+        assert_eq!(status, 200, "{said}");
+        message(&said)["result"].clone()
+    }
+
+    /// Ends a session, as a client does that leaves.
+    fn delete(&self, session: &str) {
+        let mut said = String::new();
+        let headers = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", OLD)];
+        self.send_as("DELETE", &headers, b"").read_to_string(&mut said).unwrap();
+        assert!(said.starts_with("HTTP/1.1 204 "), "{said}");
+    }
+
     /// Makes a request of the new era, and returns its answer.
     fn ask(&self, name: &str, capabilities: Value, method: &str, mut params: Value) -> Value {
         params["_meta"] = meta(name, capabilities);
@@ -264,10 +281,52 @@ fn a_session_that_its_client_ends_has_ended() {
     let http = Http::start(&p);
     let session = http.session();
     let headers = [("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", OLD)];
-    let mut said = String::new();
-    http.send_as("DELETE", &headers, b"").read_to_string(&mut said).unwrap();
-    assert!(said.starts_with("HTTP/1.1 204 "), "{said}");
+    http.delete(&session);
     assert_eq!(http.post(&headers, br#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).0, 404);
+}
+
+#[test]
+fn what_an_ended_session_leaves_is_told_to_the_next_that_begins_and_to_no_other() {
+    let p = product();
+    let http = Http::start(&p);
+    let (a, b) = (http.session(), http.session());
+    let gate = Gate::new(&p, "gate");
+    let begun = http.call_in(&a, "run", json!({"command": format!("{}; exit 5", gate.wait()), "wait_seconds": 0}));
+    let id = begun["structuredContent"]["process"].as_str().unwrap().to_owned();
+    assert_eq!(notices(&http.call_in(&b, "list", json!({}))).len(), 0);
+    http.delete(&a);
+    // It is on disk when the client is answered.
+    p.kill_engine();
+    gate.open();
+    p.wait(&id);
+    assert_eq!(notices(&http.call_in(&b, "list", json!({}))).len(), 0);
+    let c = http.session();
+    let told = notices(&http.call_in(&c, "list", json!({})));
+    let text = told[0]["text"].as_str().unwrap();
+    assert!(
+        told.len() == 1 && text.contains(&format!("{id} exited (exit code 5)")) && text.contains("(from an earlier conversation: "),
+        "{text}"
+    );
+    for session in [&b, &c, &http.session()] {
+        assert_eq!(notices(&http.call_in(session, "notices", json!({}))).len(), 0);
+    }
+}
+
+#[test]
+fn a_process_of_an_ended_session_is_changed_without_force() {
+    let p = product();
+    let http = Http::start(&p);
+    let (a, b) = (http.session(), http.session());
+    let id = http.call_in(&a, "run", json!({"command": "cat", "pty": true, "wait_seconds": 0}))["structuredContent"]["process"].clone();
+    let kill = || http.call_in(&b, "kill", json!({"process": id}))["structuredContent"].clone();
+    assert_eq!(kill()["code"], "other_conversation");
+    http.delete(&a);
+    assert_eq!(kill()["status"], "killed");
+    // A session that has called no tool ends as well, and needs no engine for that.
+    let quiet = http.session();
+    p.kill_engine();
+    http.delete(&quiet);
+    assert!(p.processes().iter().all(|(_, line)| !line.contains("__engine")));
 }
 
 #[test]
