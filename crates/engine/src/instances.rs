@@ -6,28 +6,37 @@
 //!
 //! Decisions 340 to 342: docs/decisions/notices.md.
 
+mod rows;
+
+pub(crate) use rows::write_holder;
+
 use crate::closing::{Closing, Shutdown};
 use crate::disk::AGAIN;
-use crate::index::{Index, IndexError};
+use crate::index::{self, Index, IndexError};
 use crate::mutex::lock;
 use crate::os::ProcessHandle;
 use outlast_core::notice_state::Uptime;
 use outlast_core::{Belonging, Incarnation, Instance, InstanceKind, KnownInstance, ProcessId};
 use outlast_store::os::{boottime_ns, is_alive};
+use rows::{read_held, read_known, write_known, write_seen};
 use rusqlite::{Connection, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{RwLock, RwLockReadGuard};
 
 /// The most instances that are known. With this many, a new one is not told apart from others of its session.
 const MAX_INSTANCES: usize = 1_000;
+/// How often the last uses of sessions over HTTP are written, for an engine that is killed.
+const SEEN_WRITE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// All instances of a home.
 pub(crate) struct Instances {
     index: Index,
     closing: Shutdown,
     book: Mutex<Book>,
-    /// One registration at a time, so that what has ended passes to one instance only.
-    registering: tokio::sync::Mutex<()>,
+    /// Locked by one registration at a time, so that what has ended passes to one instance only; shared by starts that are being written.
+    registering: RwLock<()>,
 }
 
 /// What is known of instances.
@@ -37,6 +46,17 @@ struct Book {
     known: HashMap<String, HashMap<String, KnownInstance>>,
     held: HashMap<ProcessId, Holder>,
     watched: HashSet<Incarnation>,
+    /// By session: the keys of sessions over HTTP of which a use after the newest registration is on disk. So each that lived beside a newer
+    /// instance is known to have.
+    used: HashMap<String, HashSet<String>>,
+}
+
+/// A request of a registered instance was noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UseNoted {
+    Noted,
+    /// The use has to be written before the request is answered.
+    ToWrite(Uptime),
 }
 
 /// The instance to which a process belongs.
@@ -56,13 +76,18 @@ pub(crate) struct Asker {
     all: Arc<Instances>,
 }
 
-/// The changes that the first request of an instance makes.
+/// A request of a session over HTTP. The session is in use while this is held.
+pub(crate) struct RequestUnderWay {
+    asker: Asker,
+}
+
+/// The changes that the first request of an instance makes, or one that finds that others have ended before it began.
 #[derive(Debug, Clone)]
 struct Registration {
     session: String,
     new: KnownInstance,
-    /// Instances that are alive beside it.
-    alive: Vec<KnownInstance>,
+    /// The keys of instances that are alive beside it, each with when it was last seen.
+    alive: Vec<(String, Uptime)>,
     /// The keys of instances whose processes pass to it, each with whether they are marked.
     passed: Vec<(String, bool)>,
     /// Sessions and keys of instances that are not needed any more.
@@ -79,8 +104,10 @@ impl Asker {
     }
 
     /// Registers its instance if this is its first request.
-    pub(crate) async fn register(&self) {
+    pub(crate) async fn register(&self) -> Option<RequestUnderWay> {
         self.all.register(&self.session, &self.instance).await;
+        let is_counted = lock(&self.all.book).find_session(&self.session, &self.instance).map(|known| known.under_way += 1).is_some();
+        is_counted.then(|| RequestUnderWay { asker: self.clone() })
     }
 
     /// Records that its instance has ended.
@@ -88,9 +115,9 @@ impl Asker {
         self.all.end(&self.session, &self.instance).await
     }
 
-    /// What a process that it starts belongs to.
+    /// What a process that it starts belongs to. None if the instance could not be registered: it would count as ended.
     pub(crate) fn holder(&self) -> Option<Holder> {
-        let is_known = self.instance.kind != InstanceKind::Unknown;
+        let is_known = lock(&self.all.book).find(&self.session, &self.instance.key).is_some();
         is_known.then(|| Holder { session: self.session.clone(), key: self.instance.key.clone(), earlier: false })
     }
 
@@ -105,6 +132,7 @@ impl Asker {
         match self.belonging(process) {
             Belonging::Own => true,
             Belonging::Ended => asked || self.instance.kind == InstanceKind::Unknown,
+            Belonging::Foreign => asked,
             Belonging::Other => false,
         }
     }
@@ -113,13 +141,23 @@ impl Asker {
     pub(crate) fn is_earlier(&self, process: &str) -> bool {
         let Ok(process) = process.parse() else { return false };
         let has_passed = lock(&self.all.book).held.get(&process).is_some_and(|held| held.earlier);
-        has_passed || self.belonging(process) == Belonging::Ended
+        has_passed || matches!(self.belonging(process), Belonging::Ended | Belonging::Foreign)
     }
 }
 
 impl std::fmt::Debug for Asker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Asker({:?})", self.instance)
+    }
+}
+
+impl Drop for RequestUnderWay {
+    fn drop(&mut self) {
+        let Asker { instance, session, all } = &self.asker;
+        if let Some(known) = lock(&all.book).find_session(session, instance) {
+            known.under_way = known.under_way.saturating_sub(1);
+            known.seen = known.seen.max(uptime());
+        }
     }
 }
 
@@ -136,20 +174,21 @@ impl Instances {
             let known = found_by_new_engine(known, boot);
             book.known.entry(session).or_default().insert(known.about.key.clone(), known);
         }
-        let lives = book.all().flat_map(|(_, known)| lives(&known.about)).collect::<Vec<_>>();
-        let all = Arc::new(Self { index, closing, book: Mutex::new(book), registering: tokio::sync::Mutex::default() });
+        let lives = book.all().flat_map(|(_, known)| lives(known)).collect::<Vec<_>>();
+        let all = Arc::new(Self { index, closing, book: Mutex::new(book), registering: RwLock::default() });
         lives.into_iter().filter(is_alive).for_each(|life| all.watch(life));
+        tokio::spawn(Arc::clone(&all).keep_seen());
         all
     }
 
-    /// Registers an instance with its first request. What belonged to instances that ended before it began is its own from then on.
+    /// Registers an instance with its first request. What belonged to instances that ended before it began is its own from then on. A later
+    /// request does the same for sessions over HTTP, whose end is known only when they were not used for a while.
     async fn register(self: &Arc<Self>, session: &str, instance: &Instance) {
-        let is_settled = |book: &mut Book| book.is_known(session, instance, uptime()) || book.was_ended(session, instance);
-        if instance.kind == InstanceKind::Unknown || is_settled(&mut lock(&self.book)) {
+        if instance.kind == InstanceKind::Unknown || self.is_settled(session, instance).await {
             return;
         }
-        let _turn = self.registering.lock().await;
-        if is_settled(&mut lock(&self.book)) {
+        let _turn = self.registering.write().await;
+        if self.is_settled(session, instance).await {
             return;
         }
         self.note_ends(session).await;
@@ -162,19 +201,49 @@ impl Instances {
             // Its next request tries it again.
             return tracing::warn!(%error, session, "a conversation cannot be registered");
         }
+        let lives = lives(&step.new);
         lock(&self.book).carry_out(step);
-        lives(&instance).into_iter().for_each(|life| self.watch(life));
+        // Also those that were watched before: one may have ended while this was written.
+        lives.into_iter().for_each(|life| self.watch(life));
+    }
+
+    /// Whether a request needs no registration. Notes its use.
+    async fn is_settled(&self, session: &str, instance: &Instance) -> bool {
+        self.note_use(session, instance).await || lock(&self.book).was_ended(session, instance)
+    }
+
+    /// Notes that an instance was used. Returns false if it has to be registered.
+    async fn note_use(&self, session: &str, instance: &Instance) -> bool {
+        let noted = lock(&self.book).note_use(session, instance, uptime());
+        if let Some(UseNoted::ToWrite(seen)) = noted {
+            let (of, key) = (session.to_owned(), instance.key.clone());
+            if let Err(error) = self.index.work(move |db| write_seen(db, &of, &key, seen)).await {
+                tracing::warn!(%error, session, "the use of a conversation cannot be written");
+                lock(&self.book).used.remove(session);
+            }
+        }
+        noted.is_some()
+    }
+
+    /// Nothing passes from one instance to another while this is held.
+    pub(crate) async fn while_none_passes(&self) -> RwLockReadGuard<'_, ()> {
+        self.registering.read().await
+    }
+
+    /// To which instance a process belongs.
+    pub(crate) fn holder_of(&self, process: ProcessId) -> Option<Holder> {
+        lock(&self.book).held.get(&process).cloned()
     }
 
     /// A session over HTTP has ended, as its server reports. Other instances end with their processes.
     async fn end(&self, session: &str, instance: &Instance) -> Result<(), IndexError> {
-        let _turn = self.registering.lock().await;
-        let known = lock(&self.book).known.get(session).and_then(|of| of.get(&instance.key)).filter(|known| is_session(known)).cloned();
+        let _turn = self.registering.write().await;
+        let known = lock(&self.book).find_session(session, instance).cloned();
         let Some(mut known) = known else { return Ok(()) };
         known.client_gone.get_or_insert(uptime());
         let (of, row) = (session.to_owned(), known.clone());
         self.index.work(move |db| write_known(db, &of, &row)).await?;
-        if let Some(kept) = lock(&self.book).known.get_mut(session).and_then(|of| of.get_mut(&instance.key)) {
+        if let Some(kept) = lock(&self.book).find_session(session, instance) {
             kept.client_gone = known.client_gone;
         }
         Ok(())
@@ -193,28 +262,49 @@ impl Instances {
     /// Writes when instances that are alive were last seen, before the engine ends.
     pub(crate) async fn save(&self) {
         let now = uptime();
-        let rows: Vec<(String, KnownInstance)> =
-            lock(&self.book).all().map(|(session, known)| (session.clone(), seen_alive(known, now))).collect();
-        // If this is lost, an instance that ends before the next engine starts has ended earlier than it did.
-        let _lost = self.index.work(move |db| rows.iter().try_for_each(|(session, known)| write_known(db, session, known))).await;
+        let rows = lock(&self.book).all().map(|(session, known)| seen_row(session, known, now)).collect();
+        self.write_seen(rows).await;
     }
 
-    /// Forgets to which instance a removed process belonged, unless a notice about it may be given or shown.
-    pub(crate) async fn removed(self: &Arc<Self>, process: ProcessId) {
-        if !lock(&self.book).held.contains_key(&process) {
+    /// Writes the last uses of sessions over HTTP at intervals: no end of a process shows when such a session was left.
+    async fn keep_seen(self: Arc<Self>) {
+        let mut written = uptime();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(SEEN_WRITE_INTERVAL) => {}
+                () = self.closing.reached(Closing::Stopping) => return,
+            }
+            let (since, now) = (written, uptime());
+            let is_used = |known: &KnownInstance| known.is_session() && (known.under_way > 0 || known.seen >= since);
+            let used =
+                lock(&self.book).all().filter(|(_, known)| is_used(known)).map(|(session, known)| seen_row(session, known, now)).collect();
+            written = now;
+            self.write_seen(used).await;
+        }
+    }
+
+    async fn write_seen(&self, rows: Vec<(String, String, Uptime)>) {
+        if rows.is_empty() {
             return;
         }
+        let write = move |db: &Connection| rows.iter().try_for_each(|(session, key, seen)| write_seen(db, session, key, *seen));
+        // If this is lost, an instance that ends before the next engine starts has ended earlier than it did.
+        let _lost = self.index.work(write).await;
+    }
+
+    /// Forgets a removed process, and to which instance it belonged, unless a notice about it may be given or shown.
+    pub(crate) async fn forget(&self, process: ProcessId) -> Result<(), IndexError> {
         let sql = "DELETE FROM held_by WHERE process = ?1 AND NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_of_process
             WHERE notice.process = ?1 AND notice.process <> '' AND state NOT IN ('consumed', 'superseded', 'dropped'))";
-        let all = Arc::clone(self);
+        let is_held = lock(&self.book).held.contains_key(&process);
         let forget = move |db: &Connection| {
-            if db.prepare_cached(sql)?.execute(params![process.to_string()])? > 0 {
-                all.let_go(process);
-            }
-            Ok(())
+            index::forget(db, process)?;
+            Ok(is_held && db.prepare_cached(sql)?.execute(params![process.to_string()])? > 0)
         };
-        // Written with the removal that follows. What stays is forgotten later, by `sweep`.
-        self.index.work_later(forget).await;
+        if self.index.work(forget).await? {
+            self.let_go(process);
+        }
+        Ok(())
     }
 
     /// Forgets to which instance a process belonged, once the process and its notices are removed.
@@ -242,7 +332,11 @@ impl Instances {
         let all = Arc::clone(self);
         tokio::spawn(async move {
             tokio::select! {
-                () = ended(&life) => all.note_end(life).await,
+                () = ended(&life) => {
+                    // Not while a registration writes what it has read.
+                    let _turn = all.registering.write().await;
+                    all.note_end(life).await;
+                }
                 () = all.closing.reached(Closing::Stopping) => {}
             }
         });
@@ -251,7 +345,7 @@ impl Instances {
     /// Looks whether instances of a session have just ended.
     async fn note_ends(&self, session: &str) {
         let of: HashSet<Incarnation> =
-            lock(&self.book).all().filter(|(of, _)| *of == session).flat_map(|(_, known)| lives(&known.about)).collect();
+            lock(&self.book).all().filter(|(of, _)| *of == session).flat_map(|(_, known)| lives(known)).collect();
         for life in of.into_iter().filter(|life| !is_alive(life)) {
             self.note_end(life).await;
         }
@@ -275,12 +369,9 @@ async fn ended(life: &Incarnation) {
     }
 }
 
-/// The processes on which an instance depends.
-fn lives(of: &Instance) -> Vec<Incarnation> {
-    match of.kind {
-        InstanceKind::Server { server } if server != of.client => vec![server, of.client],
-        InstanceKind::Server { .. } | InstanceKind::Client | InstanceKind::Session { .. } | InstanceKind::Unknown => vec![of.client],
-    }
+/// The processes on which an instance depends and that this engine can see.
+fn lives(known: &KnownInstance) -> Vec<Incarnation> {
+    if known.is_foreign { Vec::new() } else { known.serving().flat_map(Instance::lives).collect() }
 }
 
 /// A server outlives the process that started it if that was only a launcher. Then the server itself stands for the client.
@@ -291,33 +382,27 @@ fn with_live_client(instance: &Instance) -> Instance {
     }
 }
 
-fn is_session(known: &KnownInstance) -> bool {
-    matches!(known.about.kind, InstanceKind::Session { .. })
-}
-
 /// An instance as a new engine finds it.
 fn found_by_new_engine(mut known: KnownInstance, boot: u128) -> KnownInstance {
     if known.about.client.boot != boot {
-        return KnownInstance { seen: 0, server_gone: Some(0), client_gone: Some(0), ..known };
+        let (others, gone) = (Vec::new(), Some(0));
+        return KnownInstance { others, seen: 0, server_gone: gone, client_gone: gone, is_foreign: false, ..known };
     }
-    if let InstanceKind::Server { server } = known.about.kind
-        && !is_alive(&server)
-    {
-        known.server_gone.get_or_insert(known.seen);
-    }
-    match is_alive(&known.about.client) {
-        false => _ = known.client_gone.get_or_insert(known.seen),
-        // It may have been used until the last engine ended.
-        true if is_session(&known) => known.seen = uptime(),
-        true => {}
+    let seen = known.seen;
+    for life in lives(&known).into_iter().filter(|life| !is_alive(life)) {
+        known.process_ended(life, seen);
     }
     known
 }
 
-/// The same instance, seen alive now. A session over HTTP is seen only when it is used.
-fn seen_alive(known: &KnownInstance, now: Uptime) -> KnownInstance {
-    let is_seen = known.client_gone.is_none() && !is_session(known);
-    KnownInstance { seen: if is_seen { now } else { known.seen }, ..known.clone() }
+/// When an instance was last seen alive, if it is now. A session over HTTP is seen only when it is used.
+fn last_seen(known: &KnownInstance, now: Uptime) -> Uptime {
+    let is_seen = known.client_gone.is_none() && !known.is_foreign && (!known.is_session() || known.under_way > 0);
+    if is_seen { now } else { known.seen }
+}
+
+fn seen_row(session: &str, known: &KnownInstance, now: Uptime) -> (String, String, Uptime) {
+    (session.to_owned(), known.about.key.clone(), last_seen(known, now))
 }
 
 impl Book {
@@ -325,21 +410,36 @@ impl Book {
         self.known.iter().flat_map(|(session, of)| of.values().map(move |known| (session, known)))
     }
 
-    /// Whether the instance is registered and has not ended. Notes that it was used.
-    fn is_known(&mut self, session: &str, instance: &Instance, now: Uptime) -> bool {
-        let known =
-            self.known.get_mut(session).and_then(|of| of.get_mut(&instance.key)).filter(|known| known.ended(instance, now).is_none());
-        if let Some(known) = known {
-            known.seen = now;
-            return true;
+    fn find(&self, session: &str, key: &str) -> Option<&KnownInstance> {
+        self.known.get(session)?.get(key)
+    }
+
+    fn find_session(&mut self, session: &str, instance: &Instance) -> Option<&mut KnownInstance> {
+        self.known.get_mut(session)?.get_mut(&instance.key).filter(|known| known.is_session())
+    }
+
+    /// The instance, if it is registered with the process that sends its request, and has not ended.
+    fn find_alive(&self, session: &str, instance: &Instance, now: Uptime) -> Option<&KnownInstance> {
+        let known = self.find(session, &instance.key)?;
+        (!known.is_foreign && known.is_served_by(instance) && known.ended(instance, now).is_none()).then_some(known)
+    }
+
+    /// Notes that an instance was used. None if it has to be registered: it is not known, or inherits from another one.
+    fn note_use(&mut self, session: &str, instance: &Instance, now: Uptime) -> Option<UseNoted> {
+        self.find_alive(session, instance, now)?;
+        let of = self.known.get_mut(session)?;
+        if passing_to(of, instance, false, now).next().is_some() {
+            return None;
         }
-        false
+        let known = of.get_mut(&instance.key)?;
+        known.seen = now;
+        let has_to_be_written = known.is_session() && self.used.entry(session.to_owned()).or_default().insert(instance.key.clone());
+        Some(if has_to_be_written { UseNoted::ToWrite(now) } else { UseNoted::Noted })
     }
 
     /// Whether the instance is a session over HTTP that has been ended. A call that its client did not wait for must not begin it again.
     fn was_ended(&self, session: &str, instance: &Instance) -> bool {
-        let known = self.known.get(session).and_then(|of| of.get(&instance.key));
-        known.is_some_and(|known| is_session(known) && known.client_gone.is_some())
+        self.find(session, &instance.key).is_some_and(|known| known.is_session() && known.client_gone.is_some())
     }
 
     fn belonging(&self, asker: &Instance, process: ProcessId, now: Uptime) -> Belonging {
@@ -354,34 +454,36 @@ impl Book {
         }
     }
 
-    /// What the first request of an instance changes; none if there are too many.
+    /// What a request changes that is the first of an instance, or makes it inherit; none if there are too many instances.
     fn registration(&self, session: &str, instance: &Instance, now: Uptime) -> Option<Registration> {
         let none = HashMap::new();
         let of = self.known.get(session).unwrap_or(&none);
-        let (mut alive, mut passed) = (Vec::new(), Vec::new());
-        let others = || of.values().filter(|known| known.about.key != instance.key);
-        let is_client_new = others().all(|known| known.about.client != instance.client);
-        for known in others() {
-            match known.passes_to(instance, is_client_new, now) {
-                Some(marked) => passed.push((known.about.key.clone(), marked)),
-                None => alive.push(seen_alive(known, now)),
-            }
-        }
+        let (before, alive) = (of.get(&instance.key), self.find_alive(session, instance, now));
+        let mut passed: Vec<_> = passing_to(of, instance, alive.is_none(), now).map(|(key, marked)| (key.to_owned(), marked)).collect();
         let mut forgotten: HashSet<_> = passed.iter().map(|(key, _)| (session.to_owned(), key.clone())).collect();
         let holding: HashSet<(&str, &str)> = self.held.values().map(|held| (held.session.as_str(), held.key.as_str())).collect();
         for (session, known) in self.all() {
             let key = known.about.key.clone();
-            if known.is_over(now) && !holding.contains(&(session, &key)) && key != instance.key {
+            if (known.is_over(now) || known.is_foreign) && !holding.contains(&(session, &key)) && key != instance.key {
                 forgotten.insert((session.clone(), key));
             }
         }
-        // Holders that were forgotten have ended.
-        let unknown = self.held.values().filter(|held| held.session == session && held.key != instance.key && !of.contains_key(&held.key));
-        passed.extend(unknown.map(|held| held.key.clone()).collect::<HashSet<_>>().into_iter().map(|key| (key, true)));
-        let new = KnownInstance::new(instance.clone(), now);
-        alive.retain(|known: &KnownInstance| !forgotten.contains(&(session.to_owned(), known.about.key.clone())));
+        if alive.is_none() {
+            // Holders that were forgotten have ended.
+            let unknown =
+                self.held.values().filter(|held| held.session == session && held.key != instance.key && !of.contains_key(&held.key));
+            passed.extend(unknown.map(|held| held.key.clone()).collect::<HashSet<_>>().into_iter().map(|key| (key, true)));
+        }
+        let new = match (alive, before) {
+            (Some(alive), _) => KnownInstance { seen: now, ..alive.clone() },
+            (None, Some(before)) => before.resumed(instance.clone(), now),
+            (None, None) => KnownInstance::new(instance.clone(), now),
+        };
+        let is_beside = |key: &String| *key != instance.key && !forgotten.contains(&(session.to_owned(), key.clone()));
+        let alive = of.values().filter(|known| is_beside(&known.about.key));
+        let alive = alive.map(|known| (known.about.key.clone(), last_seen(known, now))).collect();
         let count = self.all().count() - forgotten.len();
-        (count < MAX_INSTANCES).then(|| Registration { session: session.to_owned(), new, alive, passed, forgotten })
+        (before.is_some() || count < MAX_INSTANCES).then(|| Registration { session: session.to_owned(), new, alive, passed, forgotten })
     }
 
     fn carry_out(&mut self, step: Registration) {
@@ -398,27 +500,27 @@ impl Book {
             }
         }
         self.known.retain(|_, of| !of.is_empty());
+        // A later use of another session is one beside this instance.
+        self.used.retain(|session, _| *session != step.session && self.known.contains_key(session));
+        self.used.insert(step.session.clone(), HashSet::from([key.clone()]));
         let of = self.known.entry(step.session).or_default();
-        for known in step.alive.into_iter().chain([step.new]) {
-            of.insert(known.about.key.clone(), known);
+        for (key, seen) in step.alive {
+            // Whatever else has become of it meanwhile stands.
+            if let Some(known) = of.get_mut(&key) {
+                known.seen = known.seen.max(seen);
+            }
         }
+        let under_way = of.get(&key).map_or(0, |known| known.under_way);
+        of.insert(key, KnownInstance { under_way, ..step.new });
     }
 
     /// A process has ended. Returns the instances that this changes.
     fn note_end(&mut self, life: Incarnation, now: Uptime) -> Vec<(String, KnownInstance)> {
         self.watched.remove(&life);
+        let all = self.known.iter_mut().flat_map(|(session, of)| of.values_mut().map(move |known| (session, known)));
         let mut changed = Vec::new();
-        for (session, known) in self.known.iter_mut().flat_map(|(session, of)| of.values_mut().map(move |known| (session, known))) {
-            let is_server = matches!(known.about.kind, InstanceKind::Server { server } if server == life);
-            let is_client = known.about.client == life;
-            let before = (known.server_gone, known.client_gone);
-            if is_server {
-                known.server_gone.get_or_insert(now);
-            }
-            if is_client {
-                known.client_gone.get_or_insert(now);
-            }
-            if before != (known.server_gone, known.client_gone) {
+        for (session, known) in all.filter(|(_, known)| !known.is_foreign) {
+            if known.process_ended(life, now) {
                 changed.push((session.clone(), known.clone()));
             }
         }
@@ -426,14 +528,34 @@ impl Book {
     }
 }
 
+/// The instances of a session from which everything passes to this one, each with whether that is marked. `is_first`: the instance makes its
+/// first request.
+fn passing_to<'a>(
+    of: &'a HashMap<String, KnownInstance>,
+    instance: &'a Instance,
+    is_first: bool,
+    now: Uptime,
+) -> impl Iterator<Item = (&'a str, bool)> {
+    let others = move || of.values().filter(|known| known.about.key != instance.key);
+    let is_client_new = others().all(|known| !known.has_client(&instance.client));
+    others().filter_map(move |known| {
+        let marked = match is_first {
+            true => known.passes_to(instance, is_client_new, now),
+            false => known.passes_later_to(instance, is_client_new, now),
+        };
+        marked.map(|marked| (known.about.key.as_str(), marked))
+    })
+}
+
 impl Registration {
     fn write(&self, db: &Connection) -> rusqlite::Result<()> {
         for (session, key) in &self.forgotten {
             db.prepare_cached("DELETE FROM instance WHERE session = ?1 AND key = ?2")?.execute(params![session, key])?;
         }
-        for known in self.alive.iter().chain([&self.new]) {
-            write_known(db, &self.session, known)?;
+        for (key, seen) in &self.alive {
+            write_seen(db, &self.session, key, *seen)?;
         }
+        write_known(db, &self.session, &self.new)?;
         let key = &self.new.about.key;
         for (from, marked) in &self.passed {
             db.prepare_cached("UPDATE held_by SET instance = ?1, earlier = MAX(earlier, ?2) WHERE session = ?3 AND instance = ?4")?
@@ -441,50 +563,6 @@ impl Registration {
         }
         Ok(())
     }
-}
-
-/// Writes to which instance a process belongs.
-pub(crate) fn write_holder(db: &Connection, process: ProcessId, holder: &Holder) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT OR REPLACE INTO held_by (process, session, instance, earlier) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
-        process.to_string(),
-        holder.session,
-        holder.key,
-        holder.earlier
-    ])?;
-    Ok(())
-}
-
-fn write_known(db: &Connection, session: &str, known: &KnownInstance) -> rusqlite::Result<()> {
-    // It holds strings and numbers only, which always serialise.
-    let about = serde_json::to_string(&known.about).expect("an instance serialises");
-    db.prepare_cached(
-        "INSERT OR REPLACE INTO instance (session, key, about, seen, server_gone, client_gone) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![session, known.about.key, about, known.seen, known.server_gone, known.client_gone])?;
-    Ok(())
-}
-
-fn read_known(db: &Connection) -> rusqlite::Result<Vec<(String, KnownInstance)>> {
-    let mut rows = db.prepare("SELECT session, about, seen, server_gone, client_gone FROM instance")?;
-    let rows = rows.query_map([], |row| {
-        let about = row.get::<_, String>(1)?;
-        // One that cannot be read counts as forgotten.
-        let known = serde_json::from_str(&about).ok().map(|about| (about, row.get(2), row.get(3), row.get(4)));
-        let Some((about, seen, server_gone, client_gone)) = known else { return Ok(None) };
-        let known = KnownInstance { about, seen: seen?, server_gone: server_gone?, client_gone: client_gone? };
-        Ok(Some((row.get(0)?, known)))
-    })?;
-    rows.filter_map(Result::transpose).collect()
-}
-
-fn read_held(db: &Connection) -> rusqlite::Result<HashMap<ProcessId, Holder>> {
-    let mut rows = db.prepare("SELECT process, session, instance, earlier FROM held_by")?;
-    let rows = rows.query_map([], |row| {
-        let process: Option<ProcessId> = row.get::<_, String>(0)?.parse().ok();
-        let holder = Holder { session: row.get(1)?, key: row.get(2)?, earlier: row.get(3)? };
-        Ok(process.map(|process| (process, holder)))
-    })?;
-    rows.filter_map(Result::transpose).collect()
 }
 
 #[cfg(test)]

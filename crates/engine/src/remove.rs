@@ -80,8 +80,7 @@ pub(crate) async fn remove(parts: &Parts, id: ProcessId) -> Result<(), Error> {
     .await
     .and_then(|removed| removed)
     .map_err(|e| refuse::disk(format!("cannot remove {id}"), &e))?;
-    parts.instances.removed(id).await;
-    if let Err(error) = parts.index.forget(id).await {
+    if let Err(error) = parts.instances.forget(id).await {
         tracing::warn!(%id, %error, "removed, but its row is left");
     }
     Ok(())

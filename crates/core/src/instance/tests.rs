@@ -39,6 +39,12 @@ fn the_whole_table_of_what_an_instance_has_of_another() {
         ("HTTP, used at 200", known(&session("a", 50))),
         ("HTTP, used at 900", KnownInstance { seen: 900 * SECOND, ..known(&session("a", 50)) }),
         ("HTTP, its server ended at 500", with(&session("a", 50), None, Some(500))),
+        ("HTTP, used at 200, a request is under way", KnownInstance { under_way: 1, ..known(&session("a", 50)) }),
+        ("elsewhere, its client ended at 500", KnownInstance { is_foreign: true, ..with(&first, None, Some(500)) }),
+        (
+            "also served by 31 of 30",
+            known(&first).resumed(Instance { key: first.key.clone(), ..server((30, 150), (31, 150)) }, 200 * SECOND),
+        ),
     ];
     let askers = [
         ("the same", first),
@@ -88,4 +94,43 @@ fn a_client_that_is_new_to_the_session_counts_from_its_server_on() {
     let next = server((20, 110), (21, 600));
     assert_eq!((ended.passes_to(&next, true, NOW), ended.passes_to(&next, false, NOW)), (Some(true), None));
     assert_eq!(ended.passes_to(&server((20, 110), (21, 120)), true, NOW), None, "its server lived beside");
+}
+
+#[test]
+fn a_session_over_http_passes_later_to_one_that_began_after_its_last_use() {
+    let left = KnownInstance::new(session("a", 50), 200 * SECOND);
+    let later = |to: &Instance, now: i64| left.passes_later_to(to, false, now * SECOND);
+    let (next, beside) = (session("b", 201), session("b", 199));
+    assert_eq!((later(&next, 799), later(&next, 801), later(&beside, 801)), (None, Some(true), None));
+    assert_eq!(left.passes_to(&beside, false, NOW), Some(true), "with its first request, as it may have been late");
+    assert_eq!(later(&server((20, 201), (21, 201)), 801), Some(true));
+    let by_its_server = KnownInstance { client_gone: Some(250 * SECOND), ..left.clone() };
+    assert_eq!(by_its_server.passes_later_to(&next, false, 251 * SECOND), Some(true), "its client had left before");
+    let under_way = KnownInstance { under_way: 1, client_gone: Some(200 * SECOND), seen: 300 * SECOND, ..left.clone() };
+    assert_eq!(under_way.passes_later_to(&next, false, 301 * SECOND), Some(true), "a request outlasts it");
+    let client = KnownInstance { client_gone: Some(100 * SECOND), ..KnownInstance::new(server((10, 50), (11, 50)), 60 * SECOND) };
+    assert_eq!(client.passes_later_to(&next, false, NOW), None, "it was known to have ended when the other one began");
+}
+
+#[test]
+fn an_instance_that_several_processes_serve_ends_with_the_last_of_them() {
+    let named = |pid, began| Instance { key: "named".into(), ..server((pid, began), (pid + 1, began)) };
+    let (first, second, third) = (named(10, 100), named(20, 200), named(30, 300));
+    let both = KnownInstance::new(first.clone(), 100 * SECOND).resumed(second.clone(), 200 * SECOND);
+    assert!(both.is_served_by(&first) && both.is_served_by(&second) && !both.is_served_by(&third));
+    for (ends, stays) in [(&first, &second), (&second, &first)] {
+        for (n, life) in ends.lives().into_iter().enumerate() {
+            let mut known = both.clone();
+            assert!(known.process_ended(life, 400 * SECOND), "{n}");
+            assert_eq!((&known.about, known.others.len(), known.ended(&third, NOW)), (stays, 0, None));
+            assert!(known.process_ended(stays.client, 500 * SECOND) && !known.process_ended(stays.client, 600 * SECOND));
+            assert_eq!(known.ended(&third, NOW), Some(500 * SECOND));
+            assert_eq!(known.resumed(third.clone(), NOW).others, [], "it has ended");
+        }
+    }
+    let many = (0..20).fold(both, |known, n| known.resumed(named(40 + 2 * n, 400), NOW));
+    assert_eq!(many.others.len(), KnownInstance::MAX_OTHERS);
+    // The client of this server was only a launcher, and has ended.
+    let launched = KnownInstance::new(Instance { client: process(11, 100), ..first.clone() }, NOW);
+    assert!(launched.is_served_by(&first) && !launched.is_served_by(&second));
 }

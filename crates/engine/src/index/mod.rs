@@ -8,7 +8,7 @@ mod schema;
 mod sqlite;
 mod v1;
 
-pub(crate) use sqlite::put;
+pub(crate) use sqlite::{forget, put};
 #[cfg(test)]
 pub(crate) use {schema::ALL, sqlite::keep_questions_ready};
 
@@ -181,11 +181,6 @@ impl Index {
     /// A newer row of this process is about to be written, so deferred ones are dropped.
     pub(crate) fn outdate(&self, id: ProcessId) {
         self.tables.later().changes.retain(|change| !matches!(change, IndexChange::Put(facts) if facts.id() == id));
-    }
-
-    /// Removes a row, and returns once that is on disk.
-    pub(crate) async fn forget(&self, id: ProcessId) -> Result<(), IndexError> {
-        self.write(IndexChange::Forget(id)).await
     }
 
     /// Does `work` in a transaction of the writer, and returns its result once that is on disk.

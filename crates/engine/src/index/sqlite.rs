@@ -219,7 +219,8 @@ fn apart(all: &Transaction<'_>, work: super::Work) -> rusqlite::Result<()> {
     worked
 }
 
-fn forget(tables: &Connection, id: ProcessId) -> rusqlite::Result<()> {
+/// Removes the row of a process, and its progress.
+pub(crate) fn forget(tables: &Connection, id: ProcessId) -> rusqlite::Result<()> {
     for sql in ["DELETE FROM progress WHERE process = ?1", "DELETE FROM process WHERE id = ?1"] {
         tables.prepare_cached(sql)?.execute(params![id.to_string()])?;
     }

@@ -72,7 +72,7 @@ async fn rows_come_back_as_they_were() {
     let opened = Index::open(&path).unwrap();
     assert!(!opened.fresh && opened.set_aside.is_none());
     assert_eq!(opened.rows, rows());
-    opened.index.forget(rows()[0].id()).await.unwrap();
+    opened.index.work(|db| forget(db, rows()[0].id())).await.unwrap();
     close(opened).await;
     let again = Index::open(&path).unwrap();
     assert_eq!(again.rows, rows()[1..]);
@@ -209,7 +209,8 @@ async fn what_becomes_of_a_process_is_written_beside_its_row_and_never_goes_back
     close(opened).await;
     let again = Index::open(&path).unwrap();
     assert_eq!(again.rows, [over.clone(), row(3, Phase::Accepted)]);
-    again.index.forget(over.id()).await.unwrap();
+    let id = over.id();
+    again.index.work(move |db| forget(db, id)).await.unwrap();
     // The same name again: nothing is left of the first.
     again.index.put(accepted.clone()).await.unwrap();
     close(again).await;

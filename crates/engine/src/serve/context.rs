@@ -51,9 +51,10 @@ impl RequestContext {
         }
     }
 
-    /// Whether a process belongs to another conversation of the session that is open.
+    /// Whether a process belongs to another conversation of the session that is open, or may be.
     pub(super) fn is_of_another(&self, process: ProcessId) -> bool {
-        self.asker.as_ref().is_some_and(|asker| asker.belonging(process) == Belonging::Other)
+        let belonging = self.asker.as_ref().map(|asker| asker.belonging(process));
+        belonging.is_some_and(|belonging| matches!(belonging, Belonging::Other | Belonging::Foreign))
     }
 
     /// Whether the request may change a process of its session.

@@ -22,10 +22,12 @@ impl RequestContext {
         if self.parts.own_home.is_lost() {
             return out.error(refuse::home_gone(&self.parts.home.root)).await;
         }
-        let begins = !matches!(request, Request::EndConversation);
-        if let Some(asker) = self.asker.as_ref().filter(|_| begins) {
-            asker.register().await;
-        }
+        // These end an earlier request or the conversation, and may come after the client has begun another one.
+        let begins = !matches!(request, Request::NoticeSettle { .. } | Request::Relayed { .. } | Request::EndConversation);
+        let _under_way = match self.asker.as_ref().filter(|_| begins) {
+            Some(asker) => asker.register().await,
+            None => None,
+        };
         match request {
             Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
             Request::Run { spec, want, caller } => out.result(run::run(self, *spec, want, caller).await).await,

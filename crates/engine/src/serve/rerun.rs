@@ -40,8 +40,11 @@ pub(super) async fn start_again(
     want: Option<ProcessId>,
     caller: Caller,
 ) -> Result<Process, Error> {
-    let same_owner = spec.owner == view.facts.kept.spec.owner && !asked.is_of_another(view.id());
-    let started = run::start(asked, spec, want, caller).await?;
+    let before = &view.facts.kept.spec.owner;
+    let same_owner = spec.owner == *before && !asked.is_of_another(view.id());
+    // A person runs it again for the conversation that started it.
+    let again = Some(view.id()).filter(|_| spec.owner.session == before.session);
+    let started = run::start(asked, spec, want, caller, again).await?;
     if same_owner && started.session_id != view.id() {
         let (outbox, now) = (&asked.parts.outbox, asked.parts.now());
         // The notice of the old end would only confuse its owner now.

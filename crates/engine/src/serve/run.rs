@@ -12,7 +12,8 @@ use super::poll;
 use crate::bytes::{hex, random_id};
 use crate::disk::blocking;
 use crate::facts::Facts;
-use crate::instances::{Asker, Holder};
+use crate::index::IndexError;
+use crate::instances::Holder;
 use crate::launch::KeeperSource;
 use crate::notices::NamedBy;
 use crate::parts::Parts;
@@ -38,11 +39,18 @@ const OOM_SCORE_ADJ: i32 = 300;
 
 pub(super) async fn run(asked: &RequestContext, spec: v1::Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
     let spec = spec.into_core(asked.owner.clone());
-    start(asked, spec, want, caller).await
+    start(asked, spec, want, caller, None).await
 }
 
-/// Runs a spec once: the same request with the same id gets the same process.
-pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
+/// Runs a spec once: the same request with the same id gets the same process. `again`: the process that a request without a conversation
+/// runs again, for the conversation that it belongs to.
+pub(super) async fn start(
+    asked: &RequestContext,
+    spec: Spec,
+    want: Option<ProcessId>,
+    caller: Caller,
+    again: Option<ProcessId>,
+) -> Result<Process, Error> {
     check(&spec, &caller, &Scrub::new(&spec, &asked.parts.redactor))?;
     if let Some(refused) = &asked.parts.at_start.refused_call {
         return Err(refuse::refused_call(refused));
@@ -55,7 +63,10 @@ pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<Proce
         match asked.parts.table.reserve(id, hash.clone(), spec.owner.clone()).await {
             Ok(Reservation::New) => {
                 let (named_by, elsewhere) = (asked.named_by(), asked.elsewhere.clone());
-                let holder = asked.asker.as_ref().and_then(Asker::holder);
+                let holder = match &asked.asker {
+                    Some(asker) => asker.holder(),
+                    None => again.and_then(|of| asked.parts.instances.holder_of(of)),
+                };
                 break begin(&asked.parts, StartRequest { id, hash, spec, caller, named_by, holder, elsewhere }).await?;
             }
             // Which variables the first request left out was not kept.
@@ -96,7 +107,7 @@ struct StartRequest {
     spec: Spec,
     caller: Caller,
     named_by: NamedBy,
-    /// The conversation that it belongs to, if its session has several.
+    /// The conversation that it belongs to as it is requested, if its session has several.
     holder: Option<Holder>,
     /// A warning about where the command runs.
     elsewhere: Option<String>,
@@ -106,6 +117,10 @@ struct StartRequest {
 async fn begin(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
     let (parts, id) = (Arc::clone(parts), request.id);
     run_to_completion(async move {
+        // If the conversation ends meanwhile, the process passes to its successor with all others.
+        if let Some(holder) = request.holder.clone() {
+            parts.instances.hold(id, holder);
+        }
         let begun = write_down(&parts, request).await;
         if begun.is_err() {
             parts.table.let_go(id).await;
@@ -118,7 +133,7 @@ async fn begin(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView
 }
 
 async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
-    let (id, named_by, holder) = (request.id, request.named_by, request.holder.clone());
+    let (id, named_by) = (request.id, request.named_by);
     let mut prepared = prepare(parts, request).await?;
     let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
     let (dir, kept, failed) = (parts.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
@@ -151,11 +166,7 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
     // The keeper prepares itself while the request is written to disk. If there is none, the supervisor of the process asks again.
     let keeper = if failed { None } else { parts.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
-    // Before any client can see it.
-    if let Some(holder) = holder.clone() {
-        parts.instances.hold(id, holder);
-    }
-    if let Err(error) = parts.outbox.accept(Facts::accepted(kept.clone()), named_by, holder).await {
+    if let Err(error) = accept(parts, &kept, named_by).await {
         if let Some(keeper) = keeper {
             keeper.call_off().await;
         }
@@ -170,6 +181,13 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
         None => None,
     };
     Ok((parts.table.accept_process(Facts::accepted(kept), keeper).await?, not_passed_on))
+}
+
+/// Commits the request, with the conversation that the process belongs to by now.
+async fn accept(parts: &Parts, kept: &Kept, named_by: NamedBy) -> Result<(), IndexError> {
+    let _none_passes = parts.instances.while_none_passes().await;
+    let holder = parts.instances.holder_of(kept.id);
+    parts.outbox.accept(Facts::accepted(kept.clone()), named_by, holder).await
 }
 
 /// Removes a folder that was not accepted.

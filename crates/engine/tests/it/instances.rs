@@ -239,3 +239,60 @@ async fn a_resumed_conversation_is_the_same_and_a_launcher_is_no_client() {
     assert_eq!(told(&c.asks, Take::default().asked()).await, NOTHING);
     assert_eq!(told(&launched, Take::default()).await, [(id, false)]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_person_runs_again_stays_with_the_conversation_that_started_it() {
+    let world = World::new().await;
+    let (a, b) = (Conversation::begin(&world, "a"), Conversation::begin(&world, "b"));
+    assert_eq!(told(&b.asks, Take::default()).await, NOTHING);
+    let old = start(&a.asks, &world, "sleep 1000").await;
+    let new = world.client.restart(&old, world.caller(), Vec::new(), None).await.unwrap().new.session_id.to_string();
+    assert_eq!(b.asks.kill(&new, Kill::default()).await.unwrap_err().code(), code::OTHER_CONVERSATION);
+    world.client.kill(&new, Kill::default()).await.unwrap();
+    let first = ended(&a.asks, &world).await;
+    let again = world.client.rerun(&first, world.caller(), Vec::new()).await.unwrap().session_id;
+    world.client.process(again).wait(None).await.unwrap();
+    assert_eq!(told(&b.asks, Take::default().asked()).await, NOTHING);
+    assert_eq!(told(&a.asks, Take::default()).await, [(new, false), (again.to_string(), false)]);
+    // What it left is no less its own.
+    let last = ended(&a.asks, &world).await;
+    a.client.end();
+    let again = world.client.rerun(&last, world.caller(), Vec::new()).await.unwrap().session_id;
+    world.client.process(again).wait(None).await.unwrap();
+    assert_eq!(told(&b.asks, Take::default()).await, NOTHING);
+    assert_eq!(told(&Conversation::begin(&world, "c").asks, Take::default()).await, [(again.to_string(), true)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_that_is_resumed_while_it_is_open_ends_with_the_last_process_that_serves_it() {
+    let mut world = World::new().await;
+    let begin = |world: &World| Conversation::begin(world, "named");
+    let (first, second) = (begin(&world), begin(&world));
+    let id = ended(&first.asks, &world).await;
+    assert_eq!(told(&second.asks, Take::default()).await, [(id, false)]);
+    let id = ended(&first.asks, &world).await;
+    first.client.end();
+    let other = Conversation::begin(&world, "other");
+    for take in [Take::default(), Take::default().asked()] {
+        assert_eq!(told(&other.asks, take).await, NOTHING);
+    }
+    assert_eq!(told(&second.asks, Take::default()).await, [(id, false)]);
+    // The one that began to serve it last ends, once while an engine runs and once between two.
+    for is_between in [false, true] {
+        let (id, last) = (ended(&second.asks, &world).await, begin(&world));
+        assert!(last.asks.poll(&id).await.is_ok());
+        if is_between {
+            world.engine.stop().await;
+        }
+        last.client.end();
+        if is_between {
+            world.restart(|_| {}).await;
+        }
+        let other = Conversation::begin(&world, "another");
+        assert_eq!(told(&other.asks, Take::default().asked()).await, NOTHING);
+        let second =
+            world.session("s").with_instance(instance("named", InstanceKind::Server { server: second._server.is() }, &second.client));
+        assert_eq!(told(&second, Take::default()).await, [(id, false)]);
+    }
+    second.client.end();
+}

@@ -172,6 +172,46 @@ fn a_conversation_with_a_name_is_the_same_in_the_next_client() {
 }
 
 #[test]
+fn a_conversation_that_is_open_in_two_clients_is_over_when_both_are() {
+    let p = product();
+    let named = || Own::with(&p, "qwen-cli-mcp-client-outlast", &[("QWEN_CODE_SESSION_ID", "one")]);
+    let (mut a, mut resumed) = (named(), named());
+    let gate = Gate::new(&p, "gate");
+    let id = starts(&mut a.agent, &gate, 5);
+    assert!(told(&mut resumed.agent).is_empty());
+    a.kill();
+    let mut other = Own::begin(&p, "qwen-cli-mcp-client-outlast");
+    assert!(told(&mut other.agent).is_empty());
+    ends_without_engine(&p, &gate, &id);
+    assert!(told(&mut other.agent).is_empty());
+    let texts = told(&mut resumed.agent);
+    assert!(texts.len() == 1 && is_end(&texts[0], &id, 5) && !texts[0].contains(MARK), "{texts:?}");
+    other.leave();
+    resumed.leave();
+}
+
+#[test]
+fn what_a_person_restarts_or_reruns_is_told_to_the_conversation_that_started_it() {
+    let p = product();
+    let (mut a, mut b) = (Own::begin(&p, "a"), Own::begin(&p, "a"));
+    assert!(told(&mut b.agent).is_empty());
+    let gate = Gate::new(&p, "gate");
+    let id = starts(&mut a.agent, &gate, 5);
+    let restarted = p.json(["restart", &id])["new"]["id"].as_str().unwrap().to_owned();
+    ends_without_engine(&p, &gate, &restarted);
+    assert!(told(&mut b.agent).is_empty());
+    let texts = told(&mut a.agent);
+    assert!(texts.len() == 1 && is_end(&texts[0], &restarted, 5), "{texts:?}");
+    let rerun = p.json(["rerun", &restarted])["id"].as_str().unwrap().to_owned();
+    ends_without_engine(&p, &gate, &rerun);
+    assert!(told(&mut b.agent).is_empty());
+    let texts = told(&mut a.agent);
+    assert!(texts.len() == 1 && is_end(&texts[0], &rerun, 5) && !texts[0].contains(MARK), "{texts:?}");
+    a.leave();
+    b.leave();
+}
+
+#[test]
 fn a_process_of_another_open_conversation_is_changed_only_with_force() {
     let p = product();
     let (mut a, mut b) = (Own::begin(&p, "hermes-a"), Own::begin(&p, "hermes-a"));
