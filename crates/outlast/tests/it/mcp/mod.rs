@@ -1,6 +1,7 @@
 //! Agents over the Model Context Protocol.
 
 mod beside;
+mod first_process;
 mod http;
 mod owner;
 mod patience;
