@@ -6,19 +6,10 @@
 //! Decision 351: docs/decisions/tools-mcp.md.
 
 use crate::patience::Patience;
-use outlast_client::{Owner, ProcessId};
+use outlast_client::ProcessId;
 use outlast_tools::{AboutProcess, Missed};
-use rmcp::service::{RequestContext, RoleServer};
-use serde_json::json;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-
-/// The conversation that calls belong to. Over HTTP, sessions of one client in one directory have the same owner.
-pub(crate) fn conversation(owner: &Owner, context: &RequestContext<RoleServer>) -> String {
-    let parts = context.extensions.get::<http::request::Parts>();
-    let transport = parts.and_then(|parts| parts.headers.get("mcp-session-id")).and_then(|id| id.to_str().ok()).unwrap_or_default();
-    json!([owner, transport]).to_string()
-}
 
 /// The most calls that are remembered. The oldest is forgotten first.
 const MAX_CALLS: usize = 1_024;
@@ -37,7 +28,7 @@ struct Table {
 struct Call {
     number: u64,
     /// The conversation that made it.
-    of: String,
+    of: Arc<str>,
     began: Instant,
     patience: Patience,
     about: AboutProcess,
@@ -74,7 +65,7 @@ pub(crate) struct CallGuard {
 
 impl Calls {
     /// Notes that a conversation makes a call.
-    pub(crate) fn begin(&self, of: String, patience: Patience) -> CallGuard {
+    pub(crate) fn begin(&self, of: Arc<str>, patience: Patience) -> CallGuard {
         let (began, about) = (Instant::now(), AboutProcess::default());
         let mut table = self.lock();
         table.last += 1;
@@ -191,7 +182,7 @@ mod tests {
     }
 
     fn call(calls: &Calls, of: &str, patience: Patience, about: Option<u8>) -> CallGuard {
-        let call = calls.begin(of.to_owned(), patience);
+        let call = calls.begin(of.into(), patience);
         if let Some(n) = about {
             call.about.set(process(n));
         }

@@ -6,6 +6,7 @@ mod http;
 mod owner;
 mod patience;
 mod quiet;
+mod slow_start;
 mod task;
 mod told;
 mod tools;
