@@ -58,6 +58,11 @@ impl Run {
     pub fn with_id(self, id: ProcessId) -> Self {
         Self { id: Some(id), ..self }
     }
+
+    /// A random id for a process, for a caller that needs it before the start is over.
+    pub fn draw_id() -> Result<ProcessId, ClientError> {
+        random_id()
+    }
 }
 
 /// Where input is written.

@@ -6,19 +6,10 @@
 //! Decision 351: docs/decisions/tools-mcp.md.
 
 use crate::patience::Patience;
-use outlast_client::{Owner, ProcessId};
+use outlast_client::ProcessId;
 use outlast_tools::{AboutProcess, Missed};
-use rmcp::service::{RequestContext, RoleServer};
-use serde_json::json;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-
-/// The conversation that calls belong to. Over HTTP, sessions of one client in one directory have the same owner.
-pub(crate) fn conversation(owner: &Owner, context: &RequestContext<RoleServer>) -> String {
-    let parts = context.extensions.get::<http::request::Parts>();
-    let transport = parts.and_then(|parts| parts.headers.get("mcp-session-id")).and_then(|id| id.to_str().ok()).unwrap_or_default();
-    json!([owner, transport]).to_string()
-}
 
 /// The most calls that are remembered. The oldest is forgotten first.
 const MAX_CALLS: usize = 1_024;
@@ -37,7 +28,7 @@ struct Table {
 struct Call {
     number: u64,
     /// The conversation that made it.
-    of: String,
+    of: Arc<str>,
     began: Instant,
     patience: Patience,
     about: AboutProcess,
@@ -47,7 +38,9 @@ struct Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallState {
     UnderWay,
-    /// The same, and an answer to another call says that its process runs.
+    /// The same, and an answer to another call, which is under way itself, says that its process runs.
+    UnderWayBeingTold,
+    /// The same, and that answer has arrived.
     UnderWayAndTold,
     /// Its answer was written when its client may have given up.
     Late(Missed),
@@ -72,7 +65,7 @@ pub(crate) struct CallGuard {
 
 impl Calls {
     /// Notes that a conversation makes a call.
-    pub(crate) fn begin(&self, of: String, patience: Patience) -> CallGuard {
+    pub(crate) fn begin(&self, of: Arc<str>, patience: Patience) -> CallGuard {
         let (began, about) = (Instant::now(), AboutProcess::default());
         let mut table = self.lock();
         table.last += 1;
@@ -107,7 +100,7 @@ impl Call {
             CallState::Late(missed) => Some(missed),
             CallState::Unanswered => Some(Missed::unanswered(process)),
             CallState::UnderWay if self.patience.is_over(self.began.elapsed()) => Some(Missed::unanswered(process)),
-            CallState::UnderWay | CallState::UnderWayAndTold | CallState::BeingTold(_) => None,
+            CallState::UnderWay | CallState::UnderWayBeingTold | CallState::UnderWayAndTold | CallState::BeingTold(_) => None,
         }
     }
 }
@@ -121,7 +114,7 @@ impl CallGuard {
         for call in table.calls.iter_mut().filter(|call| call.of == of && call.number != self.number) {
             let Some(missed) = call.missed() else { continue };
             self.tells.push(call.number);
-            call.state = if call.state == CallState::UnderWay { CallState::UnderWayAndTold } else { CallState::BeingTold(missed) };
+            call.state = if call.state == CallState::UnderWay { CallState::UnderWayBeingTold } else { CallState::BeingTold(missed) };
             if !all.iter().any(|one| one.process == missed.process) {
                 all.push(missed);
             }
@@ -142,7 +135,12 @@ impl CallGuard {
         }
         self.calls.change(self.number, |_| None);
         for told in std::mem::take(&mut self.tells) {
-            self.calls.change(told, |call| matches!(call.state, CallState::UnderWayAndTold).then_some(CallState::UnderWayAndTold));
+            self.calls.change(told, |call| match call.state {
+                CallState::BeingTold(_) => None,
+                CallState::UnderWayBeingTold => Some(CallState::UnderWayAndTold),
+                // It was answered in the meantime, and too late: that is to be told as well.
+                other => Some(other),
+            });
         }
         true
     }
@@ -153,7 +151,7 @@ impl Drop for CallGuard {
         for told in std::mem::take(&mut self.tells) {
             self.calls.change(told, |call| {
                 Some(match call.state {
-                    CallState::UnderWayAndTold => CallState::UnderWay,
+                    CallState::UnderWayBeingTold => CallState::UnderWay,
                     CallState::BeingTold(missed) if missed.took.is_some() => CallState::Late(missed),
                     CallState::BeingTold(_) => CallState::Unanswered,
                     other => other,
@@ -161,7 +159,10 @@ impl Drop for CallGuard {
             });
         }
         self.calls.change(self.number, |call| match call.state {
-            CallState::UnderWay | CallState::UnderWayAndTold => call.about.get().map(|_| CallState::Unanswered),
+            CallState::UnderWay => call.about.get().map(|_| CallState::Unanswered),
+            CallState::UnderWayBeingTold => call.about.get().map(|process| CallState::BeingTold(Missed::unanswered(process))),
+            // An answer has said that it was not answered.
+            CallState::UnderWayAndTold => None,
             other => Some(other),
         });
     }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     fn call(calls: &Calls, of: &str, patience: Patience, about: Option<u8>) -> CallGuard {
-        let call = calls.begin(of.to_owned(), patience);
+        let call = calls.begin(of.into(), patience);
         if let Some(n) = about {
             call.about.set(process(n));
         }
@@ -231,6 +232,40 @@ mod tests {
         assert!(!waiting.arrived());
         assert_eq!(told(&calls, "a"), [(process(1), true)]);
         assert!(patient.arrived() && calls.lock().calls.is_empty());
+    }
+
+    #[test]
+    fn a_call_that_was_told_and_is_cancelled_then_is_not_told_again() {
+        let calls = Calls::default();
+        let waiting = call(&calls, "a", HASTY, Some(1));
+        assert_eq!(told(&calls, "a"), [(process(1), false)]);
+        drop(waiting);
+        assert!(told(&calls, "a").is_empty() && calls.lock().calls.is_empty());
+        // Cancelled while the answer that tells it is under way.
+        for arrives in [true, false] {
+            let waiting = call(&calls, "a", HASTY, Some(1));
+            let mut tells = call(&calls, "a", PATIENT, None);
+            assert_eq!(tells.missed().len(), 1);
+            drop(waiting);
+            assert!(told(&calls, "a").is_empty(), "another answer is under way that tells it");
+            if arrives {
+                assert!(tells.arrived())
+            } else {
+                drop(tells)
+            }
+            assert_eq!(told(&calls, "a").len(), usize::from(!arrives));
+        }
+        assert!(calls.lock().calls.is_empty());
+    }
+
+    #[test]
+    fn an_end_that_is_answered_late_while_another_answer_says_that_it_runs_is_told() {
+        let calls = Calls::default();
+        let waiting = call(&calls, "a", HASTY, Some(1));
+        let mut tells = call(&calls, "a", PATIENT, None);
+        assert_eq!(tells.missed().len(), 1);
+        assert!(!waiting.arrived() && tells.arrived());
+        assert_eq!(told(&calls, "a"), [(process(1), true)]);
     }
 
     #[test]

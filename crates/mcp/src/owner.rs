@@ -3,9 +3,11 @@
 //! Decision 344: docs/decisions/tools-mcp.md.
 
 use outlast_core::{Instance, InstanceKind, Owner};
+use rmcp::model::ProtocolVersion;
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The argument with which a caller names its conversation, if several share one server.
 pub(crate) const HANDLE: &str = "conversation";
@@ -39,9 +41,12 @@ impl Connection {
     }
 }
 
-/// The session over HTTP that a request names.
+/// The session over HTTP in which a request is made. Revisions from 2026-07-28 on have no sessions, so there the header, which a client or a
+/// proxy may send all the same, means nothing.
 pub(crate) fn http_session(context: &RequestContext<RoleServer>) -> Option<&str> {
-    context.extensions.get::<http::request::Parts>()?.headers.get("mcp-session-id")?.to_str().ok()
+    let request = context.extensions.get::<http::request::Parts>()?;
+    let has_sessions = context.protocol_version().is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str());
+    request.headers.get("mcp-session-id").filter(|_| has_sessions)?.to_str().ok()
 }
 
 /// The owner that a request is made for, and how it was found.
@@ -51,6 +56,16 @@ pub(crate) struct Asker {
     /// Which conversation of the session it is, if the session does not say that.
     pub(crate) instance: Option<Instance>,
     from: Source,
+    /// Which of the conversations with the same owner it is.
+    pub(crate) conversation: Conversation,
+}
+
+/// Which conversation makes a request, as far as the server itself can tell: what it remembers of answers is by conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Conversation {
+    pub(crate) key: Arc<str>,
+    /// Whether it may be several, as over HTTP without sessions.
+    pub(crate) may_be_several: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,30 +96,39 @@ impl Asker {
         let client = context.client_info().map(|info| info.name).unwrap_or_default();
         let thread = context.meta.0.0.get("threadId").and_then(Value::as_str).filter(|id| !id.is_empty());
         let handle = arguments.and_then(|all| all.get(HANDLE)).filter(|v| !v.is_null());
-        let asker = Self::known(&client, thread, handle, started_for, dir)?;
-        let instance = connection.instance(context).filter(|_| asker.from == Source::Client);
-        Ok(Self { instance, ..asker })
+        let (owner, from) = Self::known(&client, thread, handle, started_for, dir)?;
+        let instance = connection.instance(context).filter(|_| from == Source::Client);
+        // Over HTTP, sessions of one client in one directory have the same owner.
+        let key = json!([owner, http_session(context).unwrap_or_default()]).to_string().into();
+        let may_be_several = instance.as_ref().is_some_and(|instance| instance.kind == InstanceKind::Unknown);
+        Ok(Self { owner, instance, from, conversation: Conversation { key, may_be_several } })
     }
 
-    fn known(client: &str, thread: Option<&str>, handle: Option<&Value>, started_for: &Owner, dir: &Path) -> Result<Self, String> {
+    fn known(
+        client: &str,
+        thread: Option<&str>,
+        handle: Option<&Value>,
+        started_for: &Owner,
+        dir: &Path,
+    ) -> Result<(Owner, Source), String> {
         if started_for.session.is_some() && started_for.generation.is_some() {
-            return Ok(Self { owner: started_for.clone(), instance: None, from: Source::Environment });
+            return Ok((started_for.clone(), Source::Environment));
         }
         let rest = |session: String| Owner { session: Some(session), ..started_for.clone() };
         if let Some(thread) = thread {
             let session = format!("{}:{}", agent(client), plain(thread, "threadId")?);
-            return Ok(Self { owner: rest(session), instance: None, from: Source::Thread });
+            return Ok((rest(session), Source::Thread));
         }
         let pair = Owner::of_agent(named(client), dir).session.unwrap_or_default();
         if let Some(handle) = handle {
             let given = handle.as_str().ok_or_else(|| format!("{HANDLE} must be a text"))?;
             let session = format!("{pair}#{}", plain(given, HANDLE)?);
-            return Ok(Self { owner: rest(session), instance: None, from: Source::Handle });
+            return Ok((rest(session), Source::Handle));
         }
         if started_for.session.is_some() {
-            return Ok(Self { owner: started_for.clone(), instance: None, from: Source::Environment });
+            return Ok((started_for.clone(), Source::Environment));
         }
-        Ok(Self { owner: rest(pair), instance: None, from: Source::Client })
+        Ok((rest(pair), Source::Client))
     }
 
     /// Whether requests without arguments, as for a task, are made for the same session.
@@ -149,9 +173,9 @@ mod tests {
 
     fn known(client: &str, thread: Option<&str>, handle: Option<Value>, started_for: Option<&str>) -> Result<(String, Source), String> {
         let started_for = Owner { session: started_for.map(str::to_owned), task: Some("t".into()), ..Owner::default() };
-        let asker = Asker::known(client, thread, handle.as_ref(), &started_for, Path::new("/work"))?;
-        assert_eq!(asker.owner.task.as_deref(), Some("t"));
-        Ok((asker.owner.session.unwrap(), asker.from))
+        let (owner, from) = Asker::known(client, thread, handle.as_ref(), &started_for, Path::new("/work"))?;
+        assert_eq!(owner.task.as_deref(), Some("t"));
+        Ok((owner.session.unwrap(), from))
     }
 
     #[test]
@@ -166,8 +190,8 @@ mod tests {
     #[test]
     fn a_server_for_one_generation_speaks_for_no_thread_of_its_client() {
         let started_for = Owner { session: Some("agent:main:local:dm:x".into()), generation: Some("1-2".into()), ..Owner::default() };
-        let asker = Asker::known("codex-mcp-client", Some("0199-a"), Some(&json!("h")), &started_for, Path::new("/work")).unwrap();
-        assert_eq!((asker.owner, asker.from), (started_for, Source::Environment));
+        let known = Asker::known("codex-mcp-client", Some("0199-a"), Some(&json!("h")), &started_for, Path::new("/work"));
+        assert_eq!(known.unwrap(), (started_for, Source::Environment));
     }
 
     #[test]

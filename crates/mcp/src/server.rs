@@ -1,7 +1,7 @@
 //! Answers each request of the protocol.
 
-use crate::calls::{CallGuard, Calls, conversation};
-use crate::owner::{Asker, Connection, http_session};
+use crate::calls::{CallGuard, Calls};
+use crate::owner::{Asker, Connection, Conversation, http_session};
 use crate::patience::Patience;
 use crate::receipt::{AnswerReceipt, PendingReceipts};
 use crate::session::MAX_SESSIONS;
@@ -190,7 +190,8 @@ impl Server {
         let client = self.client().await?;
         let (relaying, receipt) = speaking(client, asker).relaying();
         let all = self.shared.tools.get_or_init(|| async { Tools::new(client.clone(), self.settings().host.clone()) }).await;
-        Ok((all.through(relaying.clone()).with_host(host), relaying, receipt))
+        let Conversation { key, may_be_several } = asker.conversation.clone();
+        Ok((all.through(relaying.clone()).with_host(host).speaking_with(key, may_be_several), relaying, receipt))
     }
 
     /// Adds the due notices of the session to an answer, and what its model may have missed of earlier answers.
@@ -199,7 +200,7 @@ impl Server {
         // If this fails, the notices come with a later answer.
         let due = client.take(&take).await.map(|given| given.notices).unwrap_or_default();
         let missed = answer_receipt.call.as_mut().map(CallGuard::missed).unwrap_or_default();
-        if !(due.is_empty() && missed.is_empty()) {
+        if !(due.is_empty() && missed.is_empty()) || tools.has_more_to_tell() {
             answer_receipt.after.push(tools.tell(answer, due, &missed).await);
         }
     }
@@ -207,7 +208,7 @@ impl Server {
     async fn call(&self, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let (profile, asker) = (self.profile(context), self.asker(context, request.arguments.as_ref())?);
         let patience = self.patience(context);
-        let call = self.shared.calls.begin(conversation(&asker.owner, context), patience);
+        let call = self.shared.calls.begin(asker.conversation.key.clone(), patience);
         let known: Vec<Schema> = Tools::schemas_of(&self.host(profile, None));
         let prefix = &self.settings().prefix;
         let Some(schema) = known.iter().find(|schema| request.name.strip_prefix(prefix.as_str()) == Some(schema.name)) else {

@@ -38,6 +38,11 @@ impl<'a> Args<'a> {
         self.0.get(name).filter(|v| !v.is_null())
     }
 
+    /// Whether an argument has a value that is not blank.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value.as_str().is_none_or(|text| !text.trim().is_empty()))
+    }
+
     /// Whether the call may change a process of another conversation that is open. A value that is no flag is not one.
     pub(crate) fn is_forced(arguments: &Value) -> bool {
         Args::of(arguments).and_then(|args| args.flag(FORCE)).unwrap_or_default()

@@ -1,13 +1,16 @@
 //! `exec_command` and `write_stdin`: run a command, and get its new output later.
 
 use crate::args::{Args, short};
+use crate::cursors::ConversationCursors;
 use crate::native::{ending, how};
-use crate::on_delivered::{Cursors, OnDelivered};
+use crate::on_delivered::OnDelivered;
 use crate::plan::directory_in;
 use crate::process::failed;
+use crate::start::{STARTING, Started, starting_to_tell};
+use crate::this_call::{CallWait, ThisCall};
 use crate::timed_wait::{Left, WantedOutput, Yielded, begin, wait};
 use crate::unchanged::UNCHANGED;
-use crate::{AboutProcess, Answer, Host, answer, unknown};
+use crate::{Answer, Host, answer, unknown};
 use outlast_client::{At, Client, ClientError, ProcessId, Spec, Tell, code};
 use outlast_text::count_tokens;
 use serde_json::{Value, json};
@@ -36,16 +39,16 @@ const INTERRUPT: &str = "\u{3}";
 pub(crate) async fn answer_to(
     client: &Client,
     host: &Host,
-    (about, cursors, on_delivered): (&AboutProcess, &Cursors, &OnDelivered),
+    (call, cursors, on_delivered): (&ThisCall, &ConversationCursors, &OnDelivered),
     tool: &str,
     arguments: &Value,
 ) -> Answer {
     let done = match CodexCall::of(tool, arguments, host) {
         Err(refusal) => return refusal,
-        Ok(CodexCall::Exec(exec)) => exec.done(client, host, about, on_delivered).await,
+        Ok(CodexCall::Exec(exec)) => exec.done(client, host, call, on_delivered).await,
         Ok(CodexCall::Stdin(stdin)) => {
-            about.set(stdin.process);
-            stdin.done(client, host, cursors, on_delivered).await
+            call.about.set(stdin.process);
+            stdin.done(client, host, (call, cursors, on_delivered)).await
         }
     };
     done.unwrap_or_else(|e| failed(host.profile, &e))
@@ -77,7 +80,7 @@ impl CodexCall {
 #[derive(Debug)]
 struct Exec {
     spec: Spec,
-    wait: Duration,
+    wait: CallWait,
     tokens: usize,
 }
 
@@ -99,13 +102,14 @@ impl Exec {
         Ok(Self { spec, wait: yielded(&args, host.usual_wait(DEFAULT_WAIT), MIN_WAIT, MAX_WAIT)?, tokens: tokens(&args)? })
     }
 
-    async fn done(self, client: &Client, host: &Host, about: &AboutProcess, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
-        let info = match begin(client, host, about, &self.spec).await {
-            Ok(info) => info,
+    async fn done(self, client: &Client, host: &Host, call: &ThisCall, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
+        let info = match begin(client, host, call, &self.spec, self.wait).await {
+            Ok(Started::Running(info)) => info,
+            Ok(Started::UnderWay(id)) => return Ok(with_number(starting_to_tell(id, &self.spec.tell), id)),
             Err(failure) => return Ok(failure.told("Failed to start the command")),
         };
-        let yielded =
-            wait(client, host, &info.session_id.to_string(), self.wait, WantedOutput { from: Some(0), tokens: self.tokens }).await?;
+        let wanted = WantedOutput { from: Some(0), tokens: self.tokens };
+        let yielded = wait(client, host, &info.session_id.to_string(), call.left_of(self.wait), wanted).await?;
         told(client, host, on_delivered, info.session_id, yielded).await
     }
 }
@@ -115,7 +119,7 @@ impl Exec {
 struct Stdin {
     process: ProcessId,
     chars: String,
-    wait: Duration,
+    wait: CallWait,
     tokens: usize,
 }
 
@@ -136,7 +140,12 @@ impl Stdin {
         Ok(Self { process, chars, wait, tokens: tokens(&args)? })
     }
 
-    async fn done(self, client: &Client, host: &Host, cursors: &Cursors, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
+    async fn done(
+        self,
+        client: &Client,
+        host: &Host,
+        (call, cursors, on_delivered): (&ThisCall, &ConversationCursors, &OnDelivered),
+    ) -> Result<Answer, ClientError> {
         let id = self.process.to_string();
         match self.write(client, &id).await {
             // The answer shows its output and how it ended.
@@ -144,7 +153,7 @@ impl Stdin {
             written => written?,
         }
         let wanted = WantedOutput { from: cursors.get(self.process), tokens: self.tokens };
-        let yielded = wait(client, host, &id, self.wait, wanted).await?;
+        let yielded = wait(client, host, &id, call.left_of(self.wait), wanted).await?;
         let is_unchanged =
             self.chars.is_empty() && wanted.from.is_some_and(|from| from == yielded.whole.next_byte) && yielded.ended.is_none();
         let mut all = told(client, host, on_delivered, self.process, yielded).await?;
@@ -198,8 +207,16 @@ async fn told(client: &Client, host: &Host, on_delivered: &OnDelivered, process:
     Ok(all)
 }
 
-fn yielded(args: &Args<'_>, usual: Duration, least: Duration, most: Duration) -> Result<Duration, String> {
-    Ok(args.whole("yield_time_ms", 0)?.map_or(usual, Duration::from_millis).clamp(least, most))
+/// An answer that names a process by its number.
+pub(crate) fn with_number(mut all: Answer, id: ProcessId) -> Answer {
+    all.insert("process".into(), json!(id));
+    all.insert("session_id".into(), number_of(id).into());
+    all
+}
+
+fn yielded(args: &Args<'_>, usual: Duration, least: Duration, most: Duration) -> Result<CallWait, String> {
+    let asked = args.whole("yield_time_ms", 0)?.map(Duration::from_millis);
+    Ok(CallWait { most: asked.unwrap_or(usual).clamp(least, most), is_named: asked.is_some() })
 }
 
 fn tokens(args: &Args<'_>) -> Result<usize, String> {
@@ -214,7 +231,7 @@ pub(crate) fn number_of(process: ProcessId) -> u64 {
 }
 
 /// The process with this number or id.
-fn process_of(given: &str) -> Option<ProcessId> {
+pub(crate) fn process_of(given: &str) -> Option<ProcessId> {
     if let Ok(id) = given.parse() {
         return Some(id);
     }
@@ -232,6 +249,9 @@ fn chunk_id(process: ProcessId, byte: u64) -> String {
 pub(crate) fn text(all: &Answer) -> Option<String> {
     let Some(output) = all.get("output").and_then(Value::as_str).filter(|_| all.contains_key("chunk_id")) else {
         let word = |name: &str| all.get(name).and_then(Value::as_str);
+        if let (Some(STARTING), Some(number), Some(note)) = (word("status"), all.get("session_id"), word("note")) {
+            return Some(format!("Process starting with session ID {number}\nNote: {note}"));
+        }
         return word("error").map(|error| word("hint").map_or_else(|| error.to_owned(), |hint| format!("{error} ({hint})")));
     };
     let field = |name: &str| all.get(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).unwrap_or_default();
@@ -263,10 +283,10 @@ mod tests {
 
     #[test]
     fn times_are_kept_within_what_codex_allows() {
-        let exec = |ms: Value| Exec::of(&json!({"cmd": "ls", "yield_time_ms": ms}), &host()).unwrap().wait.as_millis();
+        let exec = |ms: Value| Exec::of(&json!({"cmd": "ls", "yield_time_ms": ms}), &host()).unwrap().wait.most.as_millis();
         assert_eq!([exec(Value::Null), exec(json!(1)), exec(json!("2000")), exec(json!(90_000))], [10_000, 250, 2_000, 30_000]);
         let stdin = |chars: &str, ms: Value| {
-            Stdin::of(&json!({"session_id": 7, "chars": chars, "yield_time_ms": ms}), &host()).unwrap().wait.as_millis()
+            Stdin::of(&json!({"session_id": 7, "chars": chars, "yield_time_ms": ms}), &host()).unwrap().wait.most.as_millis()
         };
         assert_eq!([stdin("", Value::Null), stdin("", json!(10)), stdin("", json!(900_000))], [5_000, 5_000, 300_000]);
         assert_eq!([stdin("y\n", Value::Null), stdin("y\n", json!(90_000))], [250, 30_000]);

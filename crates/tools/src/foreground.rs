@@ -5,9 +5,10 @@
 use crate::exit_codes::meaning;
 use crate::output::Output;
 use crate::plan::UNSUPPORTED;
-use crate::start::{start, warn};
+use crate::start::{Started, start, starting_beside, warn};
+use crate::this_call::{CallWait, SHORTEST_WAIT, ThisCall};
 use crate::timed_wait::Left;
-use crate::{AboutProcess, Answer, AtLimit, Host, Plan, answer};
+use crate::{Answer, AtLimit, Host, Plan, answer};
 use outlast_client::{Client, ClientError, Kill, LeftProcess, ProcessInfo, Reason, Waited, code};
 use outlast_core::Command;
 use serde_json::{Value, json};
@@ -19,18 +20,24 @@ const TIMED_OUT_CODE: i32 = 124;
 const INTERRUPTED_CODE: i32 = 130;
 
 /// Runs a command, and waits until it ends, times out, or the session is interrupted.
-pub(crate) async fn run(client: &Client, host: &Host, about: &AboutProcess, plan: Plan, limit: Duration, at_limit: AtLimit) -> Answer {
-    let info = match start(client, host, about, &plan.spec).await {
-        Ok(info) => info,
+pub(crate) async fn run(client: &Client, host: &Host, call: &ThisCall, plan: Plan, limit: Duration, at_limit: AtLimit) -> Answer {
+    let asked = CallWait { most: limit, is_named: plan.names_wait };
+    let info = match start(client, host, call, &plan.spec, asked).await {
+        Ok(Started::Running(info)) => *info,
+        Ok(Started::UnderWay(id)) => return starting_beside(id, plan),
         Err(failure) => {
             failure.seen(client).await;
             return failure.told("Failed to start the command");
         }
     };
     let id = info.session_id.to_string();
+    let limit = match at_limit {
+        AtLimit::HandOver => call.left_of(asked),
+        AtLimit::Kill => limit,
+    };
     let call = ForegroundCall { client, host, plan, info, id, limit };
     let wait = match at_limit {
-        AtLimit::HandOver => Some(limit),
+        AtLimit::HandOver => Some(limit.max(SHORTEST_WAIT)),
         // Its keeper stops it at the limit, so the wait needs none.
         AtLimit::Kill => None,
     };
@@ -126,7 +133,7 @@ impl ForegroundCall<'_> {
             // It ended while its output was read, and that read consumed the notice of its end.
             return self.over().await;
         }
-        let seconds = self.limit.as_secs_f64();
+        let seconds = (self.limit.as_secs_f64() * 10.0).round() / 10.0;
         let told = self.plan.spec.tell.completion;
         let next = match told {
             true => "You will be told when it ends.".to_owned(),

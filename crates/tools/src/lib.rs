@@ -37,6 +37,7 @@ mod about;
 mod args;
 mod cap;
 mod codex;
+mod cursors;
 mod exit_codes;
 mod foreground;
 mod guard;
@@ -56,7 +57,9 @@ mod process;
 mod schema;
 mod shell;
 mod start;
+mod start_table;
 mod terminal;
+mod this_call;
 mod timed_wait;
 mod tokens;
 mod unchanged;
@@ -73,10 +76,12 @@ pub use process::ProcessCall;
 pub use schema::{Hints, Schema};
 
 use args::Args;
-use on_delivered::Cursors;
-use outlast_client::{Client, ClientError, Told};
+use cursors::{ConversationCursors, Cursors};
+use outlast_client::{Client, ClientError, ProcessId, Told};
 use serde_json::{Map, Value};
+use start_table::StartTable;
 use std::sync::Arc;
+use this_call::{CallWait, ThisCall};
 
 /// The answer of a tool: always an object.
 pub type Answer = Map<String, Value>;
@@ -87,13 +92,25 @@ pub struct Tools {
     client: Client,
     host: Host,
     cursors: Arc<Cursors>,
+    starts: StartTable,
+    conversation: Arc<str>,
+    /// Whether that may be several, so that what one was shown says nothing of the others.
+    may_be_several: bool,
     about: AboutProcess,
 }
 
 impl Tools {
     /// Tools that use `client`, whose owner is the session, in the environment of `host`.
     pub fn new(client: Client, host: Host) -> Self {
-        Self { client, host, cursors: Arc::default(), about: AboutProcess::default() }
+        Self {
+            client,
+            host,
+            cursors: Arc::default(),
+            starts: StartTable::default(),
+            conversation: Arc::default(),
+            may_be_several: false,
+            about: AboutProcess::default(),
+        }
     }
 
     /// The same tools of the same session, with another client.
@@ -106,6 +123,13 @@ impl Tools {
     #[must_use]
     pub fn with_host(&self, host: Host) -> Self {
         Self { host, ..self.clone() }
+    }
+
+    /// The same tools for one conversation, by a name of the caller's choice. `may_be_several`: several conversations have that name, and cannot
+    /// be told apart, so it is not remembered what was shown to them.
+    #[must_use]
+    pub fn speaking_with(&self, conversation: Arc<str>, may_be_several: bool) -> Self {
+        Self { conversation, may_be_several, ..self.clone() }
     }
 
     /// The same tools for one call, which note what it is about.
@@ -124,14 +148,25 @@ impl Tools {
                 // The notice tells more than a line.
                 (Some(_), None) => {}
                 // The model may have seen it all.
-                (Some(notice), Some(_)) => notice.text = one.line(&self.client, &self.host).await.unwrap_or_else(|| notice.text.clone()),
-                (None, _) => lines.extend(one.line(&self.client, &self.host).await.map(|line| (one.process, line))),
+                (Some(notice), Some(_)) => {
+                    notice.text = one.line(&self.client, &self.host, &self.starts).await.unwrap_or_else(|| notice.text.clone())
+                }
+                (None, _) => lines.extend(one.line(&self.client, &self.host, &self.starts).await.map(|line| (one.process, line))),
             }
         }
-        let on_delivered = OnDelivered::new(self.client.clone(), self.cursors.clone());
+        let on_delivered = OnDelivered::new(self.client.clone(), self.cursors());
+        for refused in self.starts.tell(&self.conversation) {
+            lines.push((refused.process, refused.line.clone()));
+            on_delivered.refused(refused);
+        }
         let given = notices::put_with_lines(answer, &due, &lines, self.host.result_chars);
         on_delivered.told(&due, given).await;
         on_delivered
+    }
+
+    /// Whether an answer has something to tell that no notice is about: a start was refused after its call had been answered.
+    pub fn has_more_to_tell(&self) -> bool {
+        self.starts.has_refused(&self.conversation)
     }
 
     /// The schemas of the tools, for a model.
@@ -155,17 +190,19 @@ impl Tools {
 
     /// Answers a call whose answer is forwarded. Returns what to do once the answer has arrived.
     pub async fn relay(&self, tool: &str, arguments: &Value) -> (Answer, OnDelivered) {
-        let on_delivered = OnDelivered::new(self.client.clone(), self.cursors.clone());
+        let on_delivered = OnDelivered::new(self.client.clone(), self.cursors());
         let client = if Args::is_forced(arguments) { self.client.forcing() } else { self.client.clone() };
+        let call = ThisCall::new(&self.host, self.about.clone(), self.conversation.clone(), self.starts.clone());
         let mut answer = match (self.host.profile, self.host.policy) {
             _ if let Some(error) = names::misnamed(&self.host, tool, arguments) => refused(&self.host, tool, error),
-            (Profile::Native, Policy::Agent) => native::answer_to(&client, &self.host, (&self.about, &on_delivered), tool, arguments).await,
+            _ if let Some(early) = self.not_there_yet(&call, tool, arguments, &on_delivered).await => early,
+            (Profile::Native, Policy::Agent) => native::answer_to(&client, &self.host, (&call, &on_delivered), tool, arguments).await,
             (Profile::Codex, Policy::Agent) => {
-                codex::answer_to(&client, &self.host, (&self.about, &self.cursors, &on_delivered), tool, arguments).await
+                codex::answer_to(&client, &self.host, (&call, &self.cursors(), &on_delivered), tool, arguments).await
             }
-            (Profile::Hermes, _) | (_, Policy::CodeExecution) => self.terminal_or_process(&client, tool, arguments).await,
+            (Profile::Hermes, _) | (_, Policy::CodeExecution) => self.terminal_or_process(&client, &call, tool, arguments).await,
         };
-        unchanged::shorten(&mut answer, self.host.profile, tool, &self.cursors, &on_delivered);
+        unchanged::shorten(&mut answer, self.host.profile, tool, &self.cursors(), &on_delivered);
         cap::cap(&mut answer, self.host.result_chars);
         (answer, on_delivered)
     }
@@ -196,10 +233,43 @@ impl Tools {
         plain.unwrap_or_else(|| Value::Object(answer.clone()).to_string())
     }
 
-    async fn terminal_or_process(&self, client: &Client, tool: &str, arguments: &Value) -> Answer {
+    /// What the conversation was shown.
+    fn cursors(&self) -> ConversationCursors {
+        ConversationCursors::new(self.cursors.clone(), (!self.may_be_several).then(|| self.conversation.clone()))
+    }
+
+    /// The answer to a call that names a process whose start takes long: that it goes on, or why there is no such process. `None` if there is.
+    async fn not_there_yet(&self, call: &ThisCall, tool: &str, arguments: &Value, on_delivered: &OnDelivered) -> Option<Answer> {
+        let process = self.named(tool, arguments)?;
+        if !self.starts.is_over(process, call.start_by(CallWait::NONE)).await {
+            call.about.set(process);
+            return Some(match self.host.profile {
+                Profile::Native => native::renamed(start::starting(process)),
+                Profile::Codex => codex::with_number(start::starting(process), process),
+                Profile::Hermes => start::starting(process),
+            });
+        }
+        let refused = self.starts.tell_of(process, &self.conversation)?;
+        let answer = start::not_started(&refused.why);
+        on_delivered.refused(refused);
+        Some(answer)
+    }
+
+    /// The process that a call names by its id.
+    fn named(&self, tool: &str, arguments: &Value) -> Option<ProcessId> {
+        let args = Args::of(arguments).ok()?;
+        match (self.host.profile, tool) {
+            (Profile::Native, _) => args.text("process")?.trim().parse().ok(),
+            (Profile::Codex, codex::STDIN) => codex::process_of(args.text("session_id")?.trim()),
+            (Profile::Hermes, "process") => args.text("session_id")?.trim().parse().ok(),
+            (Profile::Codex | Profile::Hermes, _) => None,
+        }
+    }
+
+    async fn terminal_or_process(&self, client: &Client, call: &ThisCall, tool: &str, arguments: &Value) -> Answer {
         match tool {
-            "terminal" => terminal::answer_to(client, &self.host, &self.about, arguments).await,
-            "process" if self.host.policy == Policy::Agent => process::answer_to(client, &self.host, &self.about, arguments).await,
+            "terminal" => terminal::answer_to(client, &self.host, call, arguments).await,
+            "process" if self.host.policy == Policy::Agent => process::answer_to(client, &self.host, call, arguments).await,
             "process" => answer([("error", "the process tool is not there for scripts: call it as an agent".into())]),
             other => unknown(other, &["terminal", "process"]),
         }

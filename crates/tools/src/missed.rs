@@ -3,13 +3,10 @@
 //! Decision 351: docs/decisions/tools-mcp.md.
 
 use crate::native::{ending, how};
+use crate::start_table::{StartTable, shown};
 use crate::{Host, Profile};
 use outlast_client::{Client, ProcessId, ProcessInfo, Status};
-use outlast_text::head_chars;
 use std::time::Duration;
-
-/// The most characters of a command in such a line.
-const MAX_COMMAND_CHARS: usize = 200;
 
 /// An answer about a process that its model may not have seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +30,17 @@ impl Missed {
     }
 
     /// The line. `None` if the process cannot be looked up.
-    pub(crate) async fn line(self, client: &Client, host: &Host) -> Option<String> {
+    pub(crate) async fn line(self, client: &Client, host: &Host, starts: &StartTable) -> Option<String> {
+        if starts.is_under_way(self.process) {
+            return Some(self.text_of_start());
+        }
         let info = client.poll(&self.process.to_string()).await.ok()?;
         Some(self.text(&info, host.profile))
+    }
+
+    fn text_of_start(self) -> String {
+        let (id, before) = (self.process, if self.took.is_some() { "(this may be a repeat) " } else { "" });
+        format!("[IMPORTANT: {before}The start of process {id} takes long and continues in the background: do not run it again.]")
     }
 
     fn text(self, info: &ProcessInfo, profile: Profile) -> String {
@@ -53,14 +58,6 @@ impl Missed {
         };
         format!("[IMPORTANT: {before}. {state}: do not run it again. {log} shows its output. Command: {}]", shown(&info.command))
     }
-}
-
-/// A command on one line.
-fn shown(command: &str) -> String {
-    let short = head_chars(command, MAX_COMMAND_CHARS);
-    let more = if short.cut.is_some() { "…" } else { "" };
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    format!("{}{more}", short.text.chars().map(plain).collect::<String>())
 }
 
 #[cfg(test)]

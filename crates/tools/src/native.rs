@@ -4,10 +4,11 @@ use crate::args::{Args, short};
 use crate::on_delivered::OnDelivered;
 use crate::plan::directory_in;
 use crate::process::{ProcessCall, answer_of, failed, fields, id_of};
-use crate::start::warn;
+use crate::start::{Started, starting_to_tell, warn};
+use crate::this_call::{CallWait, ThisCall};
 use crate::timed_wait::{Left, WantedOutput, Yielded, begin, wait};
 use crate::unchanged::UNCHANGED;
-use crate::{AboutProcess, Answer, Host, answer, cap, notices, unknown};
+use crate::{Answer, Host, answer, cap, notices, unknown};
 use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell, Time, Told, Waited};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,12 +34,12 @@ const NOTICE_LEASE: Duration = Duration::from_secs(60);
 pub(crate) async fn answer_to(
     client: &Client,
     host: &Host,
-    (about, on_delivered): (&AboutProcess, &OnDelivered),
+    (call, on_delivered): (&ThisCall, &OnDelivered),
     tool: &str,
     arguments: &Value,
 ) -> Answer {
     match read(tool, arguments, host) {
-        Ok(call) => call.done(client, host, about, on_delivered).await.unwrap_or_else(|e| failed(host.profile, &e)),
+        Ok(asked) => asked.done(client, host, call, on_delivered).await.unwrap_or_else(|e| failed(host.profile, &e)),
         Err(refusal) => refusal,
     }
 }
@@ -51,7 +52,7 @@ pub(crate) fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(
 /// Whether a call runs a command that is expected to end, and waits for its end.
 pub(crate) fn waits_for_end(tool: &str, arguments: &Value, host: &Host) -> bool {
     match read(tool, arguments, host) {
-        Ok(NativeCall::Run { spec, wait, .. }) => !wait.is_zero() && spec.tell.watch.is_empty(),
+        Ok(NativeCall::Run { spec, wait, .. }) => !wait.most.is_zero() && spec.tell.watch.is_empty(),
         Ok(_) | Err(_) => false,
     }
 }
@@ -67,8 +68,8 @@ fn read(tool: &str, arguments: &Value, host: &Host) -> Result<NativeCall, Answer
 /// A parsed call.
 #[derive(Debug)]
 enum NativeCall {
-    Run { spec: Box<Spec>, wait: Duration, limited: Option<String>, tokens: usize },
-    Wait { id: String, most: Duration, limited: Option<String>, tokens: usize },
+    Run { spec: Box<Spec>, wait: CallWait, limited: Option<String>, tokens: usize },
+    Wait { id: String, wait: CallWait, limited: Option<String>, tokens: usize },
     Process(ProcessCall),
     Write { id: String, text: String, close: bool },
     Notices { wait: Duration, told: bool },
@@ -85,9 +86,8 @@ impl NativeCall {
         Ok(Some(match tool {
             "run" => Self::run(args, host)?,
             "wait" => {
-                let asked = time(args, "seconds", host.usual_wait(host.wait_limit))?;
-                let limited = over_limit("seconds", asked, host.wait_limit);
-                Self::Wait { id: id()?, most: asked.min(host.wait_limit), limited, tokens: tokens()? }
+                let (wait, limited) = wait_of(args, "seconds", host.usual_wait(host.wait_limit), host.wait_limit)?;
+                Self::Wait { id: id()?, wait, limited, tokens: tokens()? }
             }
             "log" => {
                 let mut page = Page::default();
@@ -127,8 +127,7 @@ impl NativeCall {
             }
             _ => return Err("command is required: a shell line, or a list of a program and its arguments".into()),
         };
-        let asked = time(args, "wait_seconds", host.usual_wait(DEFAULT_WAIT))?;
-        let (wait, limited) = (asked.min(host.foreground_limit), over_limit("wait_seconds", asked, host.foreground_limit));
+        let (wait, limited) = wait_of(args, "wait_seconds", host.usual_wait(DEFAULT_WAIT), host.foreground_limit)?;
         let notify = args.get("notify").is_none() || args.flag("notify")?;
         let mut tell = Tell::default();
         if host.can_notify {
@@ -136,7 +135,7 @@ impl NativeCall {
             tell.watch = args.texts("watch")?;
         }
         if !tell.is_nothing() {
-            tell.unless_waited_for = tell.completion && !wait.is_zero();
+            tell.unless_waited_for = tell.completion && !wait.most.is_zero();
             tell.route = host.route.clone();
         }
         spec = spec.telling(tell);
@@ -153,18 +152,19 @@ impl NativeCall {
         Ok(Self::Run { spec: Box::new(spec), wait, limited, tokens: args.size("max_output_tokens")?.unwrap_or(DEFAULT_TOKENS) })
     }
 
-    async fn done(self, client: &Client, host: &Host, about: &AboutProcess, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
+    async fn done(self, client: &Client, host: &Host, call: &ThisCall, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
         match self {
-            Self::Run { spec, wait: most, limited, tokens } => {
-                let info = match begin(client, host, about, &spec).await {
-                    Ok(info) => info,
+            Self::Run { spec, wait: asked, limited, tokens } => {
+                let info = match begin(client, host, call, &spec, asked).await {
+                    Ok(Started::Running(info)) => info,
+                    Ok(Started::UnderWay(id)) => return Ok(renamed(starting_to_tell(id, &spec.tell))),
                     Err(failure) => return Ok(renamed(failure.told("Failed to start the command"))),
                 };
                 let id = info.session_id.to_string();
-                if most.is_zero() {
+                if asked.most.is_zero() {
                     return Ok(running(&info, &spec.tell, host));
                 }
-                let yielded = wait(client, host, &id, most, WantedOutput { from: Some(0), tokens }).await?;
+                let yielded = wait(client, host, &id, call.left_of(asked), WantedOutput { from: Some(0), tokens }).await?;
                 match yielded.ended.is_some() {
                     true => Ok(at_once(client, host, yielded).await),
                     false => {
@@ -175,9 +175,9 @@ impl NativeCall {
                     }
                 }
             }
-            Self::Wait { id, most, limited, tokens } => {
-                let id = id_of(client, about, &id).await?;
-                let yielded = wait(client, host, &id, most, WantedOutput { from: Some(0), tokens }).await?;
+            Self::Wait { id, wait: asked, limited, tokens } => {
+                let id = id_of(client, call, &id).await?;
+                let yielded = wait(client, host, &id, call.left_of(asked), WantedOutput { from: Some(0), tokens }).await?;
                 if yielded.ended.is_some() {
                     // The caller knows its id, which may be a task's, so the process stays and can be asked for again.
                     let mut all = over(&yielded);
@@ -193,9 +193,9 @@ impl NativeCall {
                 limited.iter().for_each(|note| cap::add_note(&mut all, note));
                 Ok(all)
             }
-            Self::Process(ask) => Ok(renamed(answer_of(client, host, about, ask).await)),
+            Self::Process(ask) => Ok(renamed(answer_of(client, host, call, ask).await)),
             Self::Write { id, text, close } => {
-                let id = id_of(client, about, &id).await?;
+                let id = id_of(client, call, &id).await?;
                 let mut all = Answer::new();
                 if !text.is_empty() {
                     all.extend(fields(&client.write(&id, text.as_bytes(), At::End).await?));
@@ -304,7 +304,7 @@ fn put(all: &mut Answer, done: &Yielded) {
 }
 
 /// Renames `session_id` to `process`, as these tools call it.
-fn renamed(mut all: Answer) -> Answer {
+pub(crate) fn renamed(mut all: Answer) -> Answer {
     if let Some(id) = all.remove("session_id") {
         all.insert("process".into(), id);
     }
@@ -316,6 +316,12 @@ fn renamed(mut all: Answer) -> Answer {
         }
     }
     all
+}
+
+/// How long a call waits, and the note if it asks for more than it may have.
+fn wait_of(args: &Args<'_>, name: &str, usual: Duration, most: Duration) -> Result<(CallWait, Option<String>), String> {
+    let asked = time(args, name, usual)?;
+    Ok((CallWait { most: asked.min(most), is_named: args.has(name) }, over_limit(name, asked, most)))
 }
 
 /// The note if a call asks for a longer wait than it may have.
@@ -409,12 +415,12 @@ mod tests {
     #[test]
     fn a_run_says_what_it_wants() {
         let Ok(Some(NativeCall::Run { spec, wait, tokens, .. })) = read("run", json!({"command": "make"})) else { panic!("no run") };
-        assert_eq!((wait, tokens), (DEFAULT_WAIT, DEFAULT_TOKENS));
+        assert_eq!((wait.most, tokens), (DEFAULT_WAIT, DEFAULT_TOKENS));
         assert!(spec.tell.completion && spec.tell.unless_waited_for && !spec.pty);
         let call = json!({"command": ["ls", "-l"], "wait_seconds": 0, "notify": false, "watch": "READY", "cwd": "sub", "env": {"A": 1}, "timeout_seconds": "60"});
         let Ok(Some(NativeCall::Run { spec, wait, .. })) = read("run", call) else { panic!("no run") };
         assert_eq!(
-            (wait, spec.tell.watch.as_slice(), spec.timeout),
+            (wait.most, spec.tell.watch.as_slice(), spec.timeout),
             (Duration::ZERO, &["READY".to_owned()][..], Some(Duration::from_secs(60)))
         );
         assert!(!spec.tell.completion && !spec.tell.unless_waited_for);
@@ -427,12 +433,12 @@ mod tests {
             let Ok(Some(NativeCall::Run { wait, limited, .. })) = read("run", json!({"command": "x", "wait_seconds": seconds})) else {
                 panic!("no run")
             };
-            assert_eq!((wait.as_secs(), limited.as_deref()), (600, want));
+            assert_eq!((wait.most.as_secs(), limited.as_deref()), (600, want));
         }
-        let Ok(Some(NativeCall::Wait { most, limited, .. })) = read("wait", json!({"process": "x", "seconds": 1e30})) else {
+        let Ok(Some(NativeCall::Wait { wait, limited, .. })) = read("wait", json!({"process": "x", "seconds": 1e30})) else {
             panic!("no wait")
         };
-        assert_eq!((most.as_secs(), limited.as_deref()), (180, Some("seconds is at most 180")));
+        assert_eq!((wait.most.as_secs(), limited.as_deref()), (180, Some("seconds is at most 180")));
     }
 
     #[test]

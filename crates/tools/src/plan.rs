@@ -35,6 +35,8 @@ pub struct Plan {
     pub notes: Answer,
     /// The most tokens of output in the answer.
     pub tokens: Option<usize>,
+    /// Whether the call names its wait.
+    pub(crate) names_wait: bool,
 }
 
 impl Plan {
@@ -77,7 +79,7 @@ impl Plan {
         };
         let mut spec = Spec::shell(command.as_str()).telling(tell);
         (spec.cwd, spec.pty, spec.timeout) = (cwd, pty, timeout);
-        Ok(Self { spec, mode, notes, tokens })
+        Ok(Self { spec, mode, notes, tokens, names_wait: args.has("timeout") })
     }
 }
 

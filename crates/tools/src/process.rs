@@ -3,8 +3,9 @@
 use crate::args::{Args, short};
 use crate::output::Output;
 use crate::pages::Pages;
+use crate::this_call::{CallWait, SHORTEST_WAIT, ThisCall};
 use crate::tokens::end_of;
-use crate::{AboutProcess, Answer, Host, Profile, answer, cap};
+use crate::{Answer, Host, Profile, answer, cap};
 use outlast_client::{At, Client, ClientError, Kill, LogPage, Page, ProcessInfo, Scope, Status, code};
 use outlast_core::limits;
 use serde::Serialize;
@@ -75,7 +76,7 @@ pub enum ProcessCall {
 
 impl ProcessCall {
     /// The same call, with the process's name or short id replaced by its id.
-    async fn with_id(mut self, client: &Client, about: &AboutProcess) -> Result<Self, ClientError> {
+    async fn with_id(mut self, client: &Client, call: &ThisCall) -> Result<Self, ClientError> {
         let given = match &mut self {
             Self::List => return Ok(self),
             Self::Poll { id, .. }
@@ -85,7 +86,7 @@ impl ProcessCall {
             | Self::Write { id, .. }
             | Self::Close { id } => id,
         };
-        *given = id_of(client, about, given).await?;
+        *given = id_of(client, call, given).await?;
         Ok(self)
     }
 
@@ -130,14 +131,14 @@ impl ProcessCall {
 }
 
 /// The id of the process that a call names by its id, the beginning of one, or its name. A whole id is not looked up.
-pub(crate) async fn id_of(client: &Client, about: &AboutProcess, given: &str) -> Result<String, ClientError> {
+pub(crate) async fn id_of(client: &Client, call: &ThisCall, given: &str) -> Result<String, ClientError> {
     if let Ok(id) = given.parse() {
-        about.set(id);
+        call.about.set(id);
         return Ok(given.to_owned());
     }
     match client.find(given).await {
         Ok(found) => {
-            about.set(found.session_id);
+            call.about.set(found.session_id);
             Ok(found.session_id.to_string())
         }
         // An engine of an earlier release does not know the request. It knows ids.
@@ -147,17 +148,17 @@ pub(crate) async fn id_of(client: &Client, about: &AboutProcess, given: &str) ->
 }
 
 /// Answers a call.
-pub(crate) async fn answer_to(client: &Client, host: &Host, about: &AboutProcess, arguments: &Value) -> Answer {
+pub(crate) async fn answer_to(client: &Client, host: &Host, call: &ThisCall, arguments: &Value) -> Answer {
     match ProcessCall::of(arguments) {
-        Ok(ask) => answer_of(client, host, about, ask).await,
+        Ok(ask) => answer_of(client, host, call, ask).await,
         Err(refusal) => refusal,
     }
 }
 
 /// Answers a parsed call.
-pub(crate) async fn answer_of(client: &Client, host: &Host, about: &AboutProcess, ask: ProcessCall) -> Answer {
+pub(crate) async fn answer_of(client: &Client, host: &Host, call: &ThisCall, ask: ProcessCall) -> Answer {
     let killing = matches!(ask, ProcessCall::Kill { .. });
-    match done(client, host, about, ask).await {
+    match done(client, host, call, ask).await {
         Ok(all) => all,
         Err(ClientError::Refused(e)) if killing && e.code == code::ALREADY_EXITED => {
             let mut all = answer([("status", "already_exited".into()), ("exit_code", json!(e.exit_code.flatten()))]);
@@ -170,8 +171,8 @@ pub(crate) async fn answer_of(client: &Client, host: &Host, about: &AboutProcess
     }
 }
 
-async fn done(client: &Client, host: &Host, about: &AboutProcess, ask: ProcessCall) -> Result<Answer, ClientError> {
-    Ok(match ask.with_id(client, about).await? {
+async fn done(client: &Client, host: &Host, call: &ThisCall, ask: ProcessCall) -> Result<Answer, ClientError> {
+    Ok(match ask.with_id(client, call).await? {
         ProcessCall::List => list(client).await?,
         ProcessCall::Poll { id, tokens } => {
             let mut all = fields(&client.poll(&id).await?);
@@ -186,7 +187,7 @@ async fn done(client: &Client, host: &Host, about: &AboutProcess, ask: ProcessCa
             put(&mut all, Output::brief_of(&pages, host, tokens));
             all
         }
-        ProcessCall::Wait { id, seconds, tokens } => wait(client, host, &id, seconds, tokens).await?,
+        ProcessCall::Wait { id, seconds, tokens } => wait(client, host, call, &id, seconds, tokens).await?,
         ProcessCall::Kill { id, how, tokens } => {
             let mut all = fields(&client.kill(&id, how).await?);
             brief_end(client, host, &id, &mut all, tokens).await;
@@ -243,11 +244,19 @@ async fn log(client: &Client, host: &Host, id: &str, page: Page) -> Result<LogPa
     client.log(id, page.limit(lines.max(1) as u64)).await
 }
 
-async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>, tokens: Option<usize>) -> Result<Answer, ClientError> {
+async fn wait(
+    client: &Client,
+    host: &Host,
+    call: &ThisCall,
+    id: &str,
+    seconds: Option<u64>,
+    tokens: Option<usize>,
+) -> Result<Answer, ClientError> {
     let most = host.wait_limit;
     let asked = seconds.map(Duration::from_secs);
     let clamped = asked.filter(|time| *time > most);
-    let mut all = fields(&client.wait(id, Some(asked.unwrap_or_else(|| host.usual_wait(most)).min(most))).await?);
+    let wait = CallWait { most: asked.unwrap_or_else(|| host.usual_wait(most)).min(most), is_named: asked.is_some() };
+    let mut all = fields(&client.wait(id, Some(call.left_of(wait).max(SHORTEST_WAIT))).await?);
     if let Some(asked) = clamped {
         let note = format!("Requested wait of {}s was clamped to configured limit of {}s", asked.as_secs(), most.as_secs_f64());
         all.insert("timeout_note".into(), note.into());

@@ -2,9 +2,10 @@
 
 use crate::output::Output;
 use crate::pages::Pages;
-use crate::start::{Failure, start};
-use crate::{AboutProcess, Answer, Host, Policy, Profile};
-use outlast_client::{Client, ClientError, LeftProcess, Page, ProcessInfo, Spec, Status, Waited, code};
+use crate::start::{Failure, Started, start};
+use crate::this_call::{CallWait, SHORTEST_WAIT, ThisCall};
+use crate::{Answer, Host, Policy, Profile};
+use outlast_client::{Client, ClientError, LeftProcess, Page, Spec, Status, Waited, code};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,8 @@ pub(crate) struct WantedOutput {
 }
 
 /// Starts a command for a call that waits.
-pub(crate) async fn begin(client: &Client, host: &Host, about: &AboutProcess, spec: &Spec) -> Result<ProcessInfo, Failure> {
-    let started = start(client, host, about, spec).await;
+pub(crate) async fn begin(client: &Client, host: &Host, call: &ThisCall, spec: &Spec, wait: CallWait) -> Result<Started, Failure> {
+    let started = start(client, host, call, spec, wait).await;
     if let Err(failure) = &started {
         failure.seen(client).await;
     }
@@ -48,7 +49,7 @@ pub(crate) async fn begin(client: &Client, host: &Host, about: &AboutProcess, sp
 /// Waits for the end of a process, at most `most`, and reads its output.
 pub(crate) async fn wait(client: &Client, host: &Host, id: &str, most: Duration, wanted: WantedOutput) -> Result<Yielded, ClientError> {
     let began = Instant::now();
-    let waited = client.wait(id, Some(most.max(Duration::from_millis(1)))).await?;
+    let waited = client.wait(id, Some(most.max(SHORTEST_WAIT))).await?;
     let mut ended = (waited.status == "exited").then_some(waited);
     let (output, whole) = read(client, host, id, wanted).await?;
     if output.over && ended.is_none() {

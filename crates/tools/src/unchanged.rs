@@ -2,7 +2,8 @@
 //!
 //! Decision 355: docs/decisions/tools-mcp.md.
 
-use crate::on_delivered::{Cursors, OnDelivered};
+use crate::cursors::ConversationCursors;
+use crate::on_delivered::OnDelivered;
 use crate::{Answer, Profile};
 use outlast_client::ProcessId;
 use serde_json::Value;
@@ -14,7 +15,7 @@ pub(crate) const UNCHANGED: &str = "unchanged";
 const REPEATED: [&str; 5] = ["output_cut", "gaps", "command", "cwd", "note"];
 
 /// Shortens the answer of a poll, or of a wait that ran out, if it shows what the last one did.
-pub(crate) fn shorten(all: &mut Answer, profile: Profile, tool: &str, cursors: &Cursors, on_delivered: &OnDelivered) {
+pub(crate) fn shorten(all: &mut Answer, profile: Profile, tool: &str, cursors: &ConversationCursors, on_delivered: &OnDelivered) {
     let Some((process, field)) = looked(all, profile, tool) else { return };
     let seen = print(all, field);
     if cursors.seen(process) != Some(seen) {

@@ -156,13 +156,23 @@ impl SettingReader<'_> {
             Some((raw, from)) => match parse(&raw) {
                 Some(value) => (value, from),
                 None => {
-                    self.warnings.push(format!("{key} = {raw} ({from}) makes no sense; using the default {}", show(&default)));
+                    self.warnings.push(format!("{key} = {} ({from}) makes no sense; using the default {}", unquoted(&raw), show(&default)));
                     (default, Origin::Default)
                 }
             },
         };
         self.shown.push(Shown { key, value: show(&value), from });
         value
+    }
+}
+
+/// A value that cannot be used, as a warning shows it. A text may be a secret that was put at the wrong place, so only its kind is shown.
+fn unquoted(value: &toml::Value) -> String {
+    match value {
+        toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) | toml::Value::Datetime(_) => value.to_string(),
+        toml::Value::String(text) => format!("a text of {} characters", text.chars().count()),
+        toml::Value::Array(_) => "a list".to_owned(),
+        toml::Value::Table(_) => "a table".to_owned(),
     }
 }
 

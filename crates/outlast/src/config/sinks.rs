@@ -233,7 +233,17 @@ fn positive(key: &str, seconds: f64) -> Result<Duration, String> {
 }
 
 fn reason(error: toml::de::Error) -> String {
-    error.message().to_owned()
+    without_text(error.message())
+}
+
+/// A message of the parser without the text that is wrong, which may be a secret: `invalid type: string "…", expected f64`.
+fn without_text(message: &str) -> String {
+    match (message.split_once('"'), message.rsplit_once('"')) {
+        (Some((before, _)), Some((_, after))) if before.ends_with("string ") => {
+            format!("{}a text{after}", &before[..before.len() - "string ".len()])
+        }
+        _ => message.to_owned(),
+    }
 }
 
 #[cfg(test)]

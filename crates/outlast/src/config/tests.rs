@@ -62,7 +62,7 @@ fn a_bad_value_is_named_with_its_default() {
         s.warnings,
         [
             "/c/config.toml has the unknown key limits.max_runing, which does nothing; did you mean limits.max_running?",
-            "terminal.timeout = \"long\" (config.toml) makes no sense; using the default 180",
+            "terminal.timeout = a text of 4 characters (config.toml) makes no sense; using the default 180",
         ]
     );
     let s = with("", &[("TERMINAL_TIMEOUT", "1.5")]);

@@ -78,7 +78,10 @@ fn a_caller_that_may_open_no_more_files_answers_with_an_error_object() {
     let call = p.command(["list", "--json"]);
     let mut limited = std::process::Command::new("sh");
     // Beside the standard streams one descriptor is left: too few for epoll and the event counter. What these tests inherited is closed first.
-    limited.args(["-c", "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n 4; exec \"$0\" \"$@\""]).arg(call.get_program()).args(call.get_args());
+    limited
+        .args(["-c", "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n 4; exec \"$0\" \"$@\""])
+        .arg(call.get_program())
+        .args(call.get_args());
     limited.env_clear().envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let answer = Answer::from(limited.output().unwrap());
     let said = answer.json();

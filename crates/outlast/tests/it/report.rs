@@ -115,6 +115,31 @@ fn a_report_does_not_quote_the_line_of_the_configuration_that_is_wrong() {
 }
 
 #[test]
+fn a_report_does_not_quote_an_address_that_is_wrong_or_at_the_wrong_place() {
+    const HIDDEN: &str = "T0s3cretB0";
+    for wrong in [
+        format!("[[webhook]]\nname = \"w\"\nurl = \"hooks.slack.com/services/{HIDDEN}\"\n"),
+        format!("terminal.timeout = \"hooks.slack.com/services/{HIDDEN}\"\n"),
+        format!("[[webhook]]\nname = \"w\"\nurl = \"https://a.example\"\ntimeout_seconds = \"hooks.slack.com/services/{HIDDEN}\"\n"),
+    ] {
+        let p = product();
+        p.configure(&wrong);
+        let id = p.run(&format!("true curl hooks.slack.com/services/{HIDDEN} https://discord.com/api/webhooks/1/{HIDDEN}"));
+        p.wait(&id);
+        let (_, directory) = bundle(&p, &[]);
+        for file in std::fs::read_dir(&directory).unwrap() {
+            let file = file.unwrap().path();
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(!text.contains(HIDDEN), "{}: {text}", file.display());
+        }
+        let engine_log = std::fs::read_to_string(p.home().root.join("engine.log")).unwrap();
+        assert!(!engine_log.contains(HIDDEN), "{engine_log}");
+        assert!(read(&directory, "config.txt").contains("hooks.slack.com/***"), "{}", read(&directory, "config.txt"));
+        assert!(read(&directory, "processes.json").contains("discord.com/***"), "{}", read(&directory, "processes.json"));
+    }
+}
+
+#[test]
 fn a_report_of_a_home_that_does_not_exist_yet_is_written_and_makes_none() {
     let p = product();
     let (_, directory) = bundle(&p, &[]);

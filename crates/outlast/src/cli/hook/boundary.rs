@@ -74,10 +74,17 @@ pub(super) async fn wait(ctx: &Context, called: &Called, owner: Owner, lease: Du
 }
 
 /// The client for the conversation of the agent that runs this hook. A session that is named after client and directory may be shared by
-/// several; any other is one conversation.
+/// several; any other is one conversation. If the agent cannot be found, the hook is given what no open conversation of the session has.
 async fn client(ctx: &Context, owner: Owner) -> Result<Client, Failure> {
     let may_be_shared = owner.session.as_ref().is_some_and(|session| session.starts_with("mcp:"));
-    let instance = os::client_above().filter(|_| may_be_shared).map(Instance::of_client);
+    let instance = match os::client_above() {
+        _ if !may_be_shared => None,
+        Some(client) => Some(Instance::of_client(client)),
+        None => {
+            let unseen = || Failure::fault("the agent that runs this hook cannot be found: /proc is not readable", "");
+            Some(Instance::unknown(os::this_process().ok_or_else(unseen)?))
+        }
+    };
     Ok(ctx.client().await?.with_owner(owner).with_instance(instance))
 }
 

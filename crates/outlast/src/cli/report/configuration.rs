@@ -1,12 +1,10 @@
 //! The configuration without its secrets.
 
-use super::mask::Mask;
+use super::mask::{MASKED, Mask};
 use crate::config::Settings;
 use outlast_text::secret_name;
 use toml::Value;
 
-/// What stands for a value that is not shown.
-const MASKED: &str = "***";
 /// Tables whose values are variables or headers, which are secrets more often than not.
 const OPAQUE_TABLES: [&str; 3] = ["env", "environment", "headers"];
 
@@ -16,7 +14,7 @@ pub(super) fn shown(settings: &Settings, file: Option<&str>, mask: &Mask) -> Str
     for setting in &settings.shown {
         // These keys are ours: `security.redact_secrets` and `attach.detach_key` hold no secret.
         let value = match &setting.value {
-            Value::String(text) => masked_text(text, mask).into(),
+            Value::String(text) => mask.command(text).into(),
             other => other.clone(),
         };
         text += &format!("{} = {value}  # {}\n", setting.key, setting.from);
@@ -25,7 +23,7 @@ pub(super) fn shown(settings: &Settings, file: Option<&str>, mask: &Mask) -> Str
     for warning in &settings.warnings {
         // A message of the parser quotes the line it is about.
         let first = warning.lines().next().unwrap_or_default();
-        text += &format!("{}\n", mask.text(first));
+        text += &format!("{}\n", mask.text(&mask.command(first)));
     }
     text += &mask.text(&format!("\n# {}\n", settings.file.display()));
     match file.map(|file| (file, file.parse::<toml::Table>())) {
@@ -53,34 +51,22 @@ fn masked(key: &str, value: &Value, mask: &Mask) -> Value {
             Value::Table(table.iter().map(|(name, _)| (name.clone(), MASKED.into())).collect())
         }
         Value::Table(table) => Value::Table(tables_of(table, mask)),
-        Value::Array(all) if all.iter().all(Value::is_str) && !secret_name(key) => {
+        Value::Array(all) if all.iter().all(Value::is_str) && !secret_name(key) && !is_address(key) => {
             let words: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
-            Value::Array(mask.arguments(&words).iter().map(|word| masked_text(word, mask).into()).collect())
+            Value::Array(mask.arguments(&words).iter().map(|word| mask.command(word).into()).collect())
         }
         Value::Array(all) => Value::Array(all.iter().map(|value| masked(key, value, mask)).collect()),
         Value::String(_) if secret_name(key) => MASKED.into(),
-        Value::String(text) => masked_text(text, mask).into(),
+        Value::String(text) if is_address(key) => mask.address(text).into(),
+        Value::String(text) => mask.command(text).into(),
         Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => value.clone(),
     }
 }
 
-/// Of an address only scheme and host are shown, also within a command: path and query of a webhook are often its secret.
-fn masked_text(text: &str, mask: &Mask) -> String {
-    let is_scheme = |b: u8| b.is_ascii_alphanumeric() || b == b'+';
-    let ends_address = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '|' | ';' | ')');
-    let (mut shown, mut rest) = (String::new(), text);
-    while let Some((before, address)) = rest.split_once("://") {
-        let end = address.find(ends_address).unwrap_or(address.len());
-        if before.bytes().next_back().is_some_and(is_scheme) {
-            let host = address[..end].split(['/', '?', '#']).next().unwrap_or_default();
-            let host = host.rsplit('@').next().unwrap_or_default();
-            shown += &format!("{before}://{host}/{MASKED}");
-        } else {
-            shown += &format!("{before}://{}", &address[..end]);
-        }
-        rest = &address[end..];
-    }
-    mask.command(&(shown + rest))
+/// Whether a key has an address, be it well written or not.
+fn is_address(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    key == "url" || key.ends_with("_url") || key == "urls"
 }
 
 /// A file that cannot be parsed, without any value: a secret in it cannot be told from the rest.
@@ -116,6 +102,10 @@ mod tests {
             url = "https://user:pw@hooks.example.com/services/T000/B000/tops3cret"
             secret = "whsec_tops3cret"
             headers = { X-Custom = "tops3cret" }
+            [[webhook]]
+            url = "hooks.slack.com/services/T00/B00/tops3cret"
+            [[webhook]]
+            url = "tops3cret"
             [[hook]]
             command = "notify --token tops3cret"
             args = ["--password=tops3cret", "PASSWORD=tops3cret"]
@@ -130,6 +120,7 @@ mod tests {
         let text = printed(&tables_of(&tables, &Mask::new(None)));
         assert!(!text.contains("tops3cret") && !text.contains("pw@"), "{text}");
         assert!(text.contains("days = 3") && text.contains("https://hooks.example.com/***") && text.contains("ANY = \"***\""), "{text}");
+        assert!(text.contains("url = \"hooks.slack.com/***\"") && text.contains("url = \"***\""), "{text}");
         assert!(text.contains("'https://hooks.example.com/***' --max-time 5") && text.contains("\"--token\""), "{text}");
     }
 

@@ -6,6 +6,7 @@ use rustix::fd::AsFd as _;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -73,20 +74,55 @@ pub(crate) fn processes_of(home: &Path) -> Vec<u32> {
 /// Shells that only run another program, as the `sh -c` with which clients start servers and hooks.
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"];
 
-/// The client that started this process: the nearest process above it that is not a shell.
+/// Programs that adopt processes, as the first of a machine or a container, and start no agent's servers themselves. What is below one was started
+/// by a program that has ended.
+const ADOPTERS: [&str; 14] = [
+    "systemd",
+    "init",
+    "tini",
+    "docker-init",
+    "podman-init",
+    "dumb-init",
+    "catatonit",
+    "s6-svscan",
+    "runit",
+    "runsvdir",
+    "supervisord",
+    "sleep",
+    "tail",
+    "pause",
+];
+
+/// The client that started this process: the nearest process above it that is neither a shell nor a wrapper, as `timeout` and `npx` are. A wrapper
+/// has the same standard input, which the client made for this process.
 pub(crate) fn client_above() -> Option<Incarnation> {
-    let mut pid = stat(std::process::id())?.parent;
+    let this = std::process::id();
+    let input = input_channel(this);
+    let mut pid = stat(this)?.parent;
     for _ in 0..MOST_PARENTS {
-        if pid <= 1 {
+        // The parent of the first process, and of one that was brought into a container, is not visible.
+        if pid == 0 {
             return None;
         }
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-        if !SHELLS.contains(&name.trim_end()) {
+        let name = name.trim_end();
+        if ADOPTERS.contains(&name) {
+            return None;
+        }
+        let is_wrapper = input.is_some() && input_channel(pid) == input;
+        if !SHELLS.contains(&name) && !is_wrapper {
             return incarnation_of(pid);
         }
         pid = stat(pid)?.parent;
     }
     None
+}
+
+/// The pipe or socket that a process has as its standard input: device and inode. A file or a terminal is shared by many.
+fn input_channel(pid: u32) -> Option<(u64, u64)> {
+    let about = std::fs::metadata(format!("/proc/{pid}/fd/0")).ok()?;
+    let kind = about.file_type();
+    (kind.is_fifo() || kind.is_socket()).then(|| (about.dev(), about.ino()))
 }
 
 /// This process.

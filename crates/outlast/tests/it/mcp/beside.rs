@@ -3,7 +3,7 @@
 use super::*;
 use crate::gate::Gate;
 
-/// A client in a process of its own, which is no shell: its server is below it.
+/// A client in a process of its own, which is no shell: its server is below it, and has a standard input of its own.
 struct Own {
     agent: Agent,
     server: u32,
@@ -17,11 +17,13 @@ impl Own {
     /// One that gives its server these variables.
     fn with(p: &Product, name: &str, env: &[(&str, &str)]) -> Self {
         let mut client = below(p, "timeout");
-        client.args(["--foreground", "1000"]).arg(p.program()).arg("mcp").envs(env.iter().copied());
+        client.args(["--foreground", "1000", "/bin/sh", "-c", "cat | \"$0\" mcp"]).arg(p.program()).envs(env.iter().copied());
         let mut agent = Agent::of(client);
         let params = json!({"protocolVersion": OLD, "capabilities": {}, "clientInfo": {"name": name, "version": "1"}});
         agent.ask("initialize", params);
-        let server = outlast_store::os::children_of(agent.pid())[0];
+        let shell = outlast_store::os::children_of(agent.pid())[0];
+        let is_server = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("outlast"));
+        let server = outlast_store::os::children_of(shell).into_iter().find(is_server).unwrap();
         Self { agent, server }
     }
 
@@ -250,6 +252,16 @@ fn a_process_of_another_open_conversation_is_changed_only_with_force() {
 
 #[test]
 fn a_hook_is_told_what_the_servers_of_its_own_client_started() {
+    told_to_hook("", "<\"$2\"");
+}
+
+#[test]
+fn a_hook_is_told_also_if_it_and_the_server_are_started_by_wrappers() {
+    told_to_hook("timeout --foreground 900", "");
+}
+
+/// A client calls its hook twice, with this before the hook and its server, and with this as the hook's input if it is no pipe.
+fn told_to_hook(wrapper: &str, input_of_hook: &str) {
     let p = product();
     let name = "claude-code";
     let mut b = Own::begin(&p, name);
@@ -257,8 +269,9 @@ fn a_hook_is_told_what_the_servers_of_its_own_client_started() {
     let (call, input) = (Gate::new(&p, "call"), p.work().join("input"));
     std::fs::write(&input, json!({"hook_event_name": "UserPromptSubmit", "session_id": "x", "cwd": p.work()}).to_string()).unwrap();
     // The client calls its hook through a shell, twice.
-    let hook = format!("{}; \"$1\" hook claude <\"$2\" >\"$2.$n\" 2>&1; mv \"$2.$n\" \"$2.said.$n\"", call.wait());
-    let script = format!("(for n in 1 2; do {hook}; done) & \"$1\" mcp; exit");
+    let hook =
+        format!("{}; cat \"$2\" | {wrapper} \"$1\" hook claude {input_of_hook} >\"$2.$n\" 2>&1; mv \"$2.$n\" \"$2.said.$n\"", call.wait());
+    let script = format!("(for n in 1 2; do {hook}; done) & cat | {wrapper} \"$1\" mcp; exit");
     let mut client = below(&p, "timeout");
     client.args(["--foreground", "1000", "/bin/sh", "-c", &script, "client"]).arg(p.program()).arg(&input);
     let mut a = Agent::of(client);

@@ -390,6 +390,53 @@ fn a_task_outlasts_the_server() {
 }
 
 #[test]
+fn what_one_session_was_shown_is_shown_to_the_others_too() {
+    let p = product();
+    let http = Http::start(&p);
+    let (gate, sessions) = (Gate::new(&p, "gate"), [http.session(), http.session()]);
+    let id = object(&http.call("a", "run", json!({"command": format!("echo one; {}", gate.wait()), "wait_seconds": 0})))["process"].clone();
+    crate::gate::until_printed(&p, id.as_str().unwrap(), "one");
+    for session in &sessions {
+        let look = || {
+            let body = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wait", "arguments": {"process": id, "seconds": 0.01}}});
+            object(
+                &message(&http.post(&[("Mcp-Session-Id", session), ("MCP-Protocol-Version", OLD)], body.to_string().as_bytes()).1)["result"],
+            )
+        };
+        let (first, second) = (look(), look());
+        assert_eq!((&first["output"], first.get("unchanged")), (&json!("one"), None), "{first}");
+        assert_eq!((&second["output"], &second["unchanged"]), (&json!(""), &json!(true)), "{second}");
+    }
+    // Without sessions they cannot be told apart, so each is shown what there is.
+    for _ in 0..2 {
+        let said = object(&http.call("a", "wait", json!({"process": id, "seconds": 0.01})));
+        assert_eq!((&said["output"], said.get("unchanged")), (&json!("one"), None), "{said}");
+    }
+    gate.open();
+}
+
+#[test]
+fn a_header_of_sessions_makes_no_conversation_where_there_are_no_sessions() {
+    let p = product();
+    let http = Http::start(&p);
+    let call = |session: &str, tool: &str, arguments: Value| {
+        let params = json!({"name": tool, "arguments": arguments, "_meta": meta("a", json!({}))});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+        let headers = [("MCP-Protocol-Version", NEW), ("Mcp-Method", "tools/call"), ("Mcp-Name", tool), ("Mcp-Session-Id", session)];
+        message(&http.post(&headers, body.as_bytes()).1)["result"].clone()
+    };
+    let gate = Gate::new(&p, "gate");
+    let begun = object(&call("x", "run", json!({"command": format!("{}; exit 5", gate.wait()), "wait_seconds": 0})));
+    let id = begun["process"].as_str().unwrap();
+    // Each request would be another conversation, which may not even kill what the one before has started.
+    assert!(object(&call("x", "list", json!({})))["processes"][0].get("other_conversation").is_none());
+    gate.open();
+    p.wait(id);
+    assert_eq!(notices(&call("y", "list", json!({}))).len(), 1);
+    assert!(notices(&call("x", "list", json!({}))).is_empty());
+}
+
+#[test]
 fn two_sessions_are_told_apart_and_requests_without_one_are_told_of_neither() {
     let p = product();
     let http = Http::start(&p);

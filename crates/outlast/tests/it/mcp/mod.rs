@@ -1,10 +1,12 @@
 //! Agents over the Model Context Protocol.
 
 mod beside;
+mod first_process;
 mod http;
 mod owner;
 mod patience;
 mod quiet;
+mod slow_start;
 mod task;
 mod told;
 mod tools;
