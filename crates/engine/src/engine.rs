@@ -191,7 +191,7 @@ impl Engine {
             unsaved_stops: UnsavedStops::default(),
             spare_folders: Arc::new(SpareFolders::new(&home)),
             launcher: Launcher::new(&home, keeper),
-            instances: Instances::load(opened.index.clone(), boot, closing.clone()).await,
+            instances: Instances::load(opened.index.clone(), boot, closing.clone(), |id| crate::facts::has_keeper(&home.process(id))).await,
             index: opened.index,
             at_start,
             redactor,

@@ -164,14 +164,17 @@ impl Drop for RequestUnderWay {
 impl Instances {
     /// What an earlier engine knew. Instances that ended while no engine ran have ended when they were last seen, which is the earliest
     /// that is possible. Those of another boot have ended before everything of this one.
-    pub(crate) async fn load(index: Index, boot: u128, closing: Shutdown) -> Arc<Self> {
+    /// `has_keeper`: whether a keeper supervises a process.
+    pub(crate) async fn load(index: Index, boot: u128, closing: Shutdown, has_keeper: impl Fn(ProcessId) -> bool) -> Arc<Self> {
         let (rows, held) = index.work(|db| Ok((read_known(db)?, read_held(db)?))).await.unwrap_or_else(|error| {
             tracing::error!(%error, "the conversations of sessions cannot be read, so they are not told apart");
             Default::default()
         });
         let mut book = Book { held, ..Book::default() };
         for (session, known) in rows {
-            let known = found_by_new_engine(known, boot);
+            let mut of_its_own = book.held.iter().filter(|(_, held)| held.session == session && held.key == known.about.key);
+            let is_at_work = known.is_foreign && of_its_own.any(|(id, _)| has_keeper(*id));
+            let known = found_by_new_engine(known, boot, is_at_work);
             book.known.entry(session).or_default().insert(known.about.key.clone(), known);
         }
         let lives = book.all().flat_map(|(_, known)| lives(known)).collect::<Vec<_>>();
@@ -382,11 +385,16 @@ fn with_live_client(instance: &Instance) -> Instance {
     }
 }
 
-/// An instance as a new engine finds it.
-fn found_by_new_engine(mut known: KnownInstance, boot: u128) -> KnownInstance {
+/// An instance as a new engine finds it. `is_at_work`: a process that it started has a keeper.
+fn found_by_new_engine(mut known: KnownInstance, boot: u128, is_at_work: bool) -> KnownInstance {
+    let (others, is_foreign) = (Vec::new(), false);
     if known.about.client.boot != boot {
-        let (others, gone) = (Vec::new(), Some(0));
-        return KnownInstance { others, seen: 0, server_gone: gone, client_gone: gone, is_foreign: false, ..known };
+        return KnownInstance { others, seen: 0, server_gone: Some(0), client_gone: Some(0), is_foreign, ..known };
+    }
+    // A restarted container has a new PID namespace, and nothing of the old one is left. Locks are seen across namespaces.
+    if known.is_foreign && !is_at_work {
+        let gone = Some(known.seen);
+        return KnownInstance { others, server_gone: gone, client_gone: gone, is_foreign, ..known };
     }
     let seen = known.seen;
     for life in lives(&known).into_iter().filter(|life| !is_alive(life)) {

@@ -2,9 +2,14 @@ use super::*;
 use crate::index::Opened;
 
 async fn open(tmp: &tempfile::TempDir) -> (Opened, Arc<Instances>) {
+    open_while(tmp, true).await
+}
+
+/// `has_keepers`: whether the processes have keepers.
+async fn open_while(tmp: &tempfile::TempDir, has_keepers: bool) -> (Opened, Arc<Instances>) {
     let opened = Index::open(&tmp.path().join("index.db")).unwrap();
     let boot = outlast_store::os::boot_id().unwrap();
-    let all = Instances::load(opened.index.clone(), boot, Shutdown::default()).await;
+    let all = Instances::load(opened.index.clone(), boot, Shutdown::default(), |_| has_keepers).await;
     (opened, all)
 }
 
@@ -281,6 +286,23 @@ async fn an_instance_of_another_pid_namespace_is_not_taken_for_one_that_has_ende
     assert!(here.belonging(process(1)) != Belonging::Ended && here.is_earlier(&process(1).to_string()));
     all.save().await;
     assert_eq!(all.index.work(row).await.unwrap(), before, "its own engine finds it as it was");
+    close(opened).await;
+}
+
+#[tokio::test]
+async fn what_was_started_before_a_restart_of_the_container_passes_to_the_next_conversation() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (opened, all) = open(&tmp).await;
+    let theirs = Asker::new(&all, "s", Instance::of_client(Incarnation { pid: u32::MAX >> 1, ..this_process() }));
+    start(&all, &theirs, 1).await;
+    let about = serde_json::to_string(&*theirs.instance).unwrap().replacen('{', r#"{"pid_namespace":"pid:[1]","#, 1);
+    let sql = "INSERT INTO instance (session, key, about, seen) VALUES ('s', ?1, ?2, 1)";
+    all.index.work(move |db| db.execute(sql, [theirs.instance.key.clone(), about])).await.unwrap();
+    close(opened).await;
+    let (opened, all) = open_while(&tmp, false).await;
+    let next = Asker::new(&all, "s", Instance::of_client(this_process()));
+    next.register().await;
+    assert!(takes(&next, 1) && next.is_earlier(&process(1).to_string()));
     close(opened).await;
 }
 
