@@ -9,6 +9,7 @@ pub mod notice;
 mod process;
 mod reply;
 mod request;
+pub mod sandbox;
 mod spec;
 
 pub use answer::{
