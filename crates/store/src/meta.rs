@@ -21,7 +21,7 @@ mod write;
 pub use crate::live::{Commit, Live, MAX_LEFT_RECORDED, Waiting, Watched, flag, noted};
 pub use image::{Found, Image};
 pub use read::{Ended, MetaError, Snapshot};
-pub use stamp::{Stamp, Stamped};
+pub use stamp::{Stamp, Stamped, without_heartbeat};
 pub use write::{Meta, retire};
 
 use crate::live::LIVE_AT;

@@ -23,6 +23,7 @@ mod chat;
 mod choice;
 mod completion;
 mod completions;
+mod connect;
 mod consume;
 mod crash;
 mod docs;
