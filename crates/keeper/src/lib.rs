@@ -13,6 +13,7 @@ mod control;
 mod copy_output;
 mod end;
 mod fork_server;
+mod hold;
 mod holder;
 mod input;
 mod kill;
@@ -61,6 +62,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
     let mut args = args.into_iter().peekable();
     if args.next_if(|first| first == "connect").is_some() {
         return connect::main(args);
+    }
+    if args.next_if(|first| first == "hold").is_some() {
+        return hold::main(args);
     }
     let (Some(dir), None) = (args.next(), args.next()) else {
         eprintln!("usage: outlast-keeper PROCESS-FOLDER (started by the engine, not by hand)");

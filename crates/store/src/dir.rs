@@ -98,6 +98,11 @@ impl Home {
         self.root.join("engine.log.old")
     }
 
+    /// A directory for each environment that a link was started for.
+    pub fn environments(&self) -> PathBuf {
+        self.root.join("env")
+    }
+
     /// The identity of a sandbox's home, in hexadecimal. Homes with an engine have none.
     pub fn sandbox_identity(&self) -> PathBuf {
         self.root.join("sandbox")

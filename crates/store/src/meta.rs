@@ -25,6 +25,8 @@ pub use stamp::{Stamp, Stamped, without_heartbeat};
 pub use write::{Meta, retire};
 
 use crate::live::LIVE_AT;
+#[cfg(test)]
+pub(crate) use write::identity_block as identity_for_tests;
 
 /// The length of the file.
 pub const LEN: usize = 4096;

@@ -9,7 +9,9 @@ use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, SpecFile};
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::keeper::{FromKeeper, KeeperReply, KeeperRequest, ToKeeper};
-use outlast_wire::v1::sandbox::{FileOffsets, FromSandbox, LOG_WINDOW, SandboxHello, SandboxReply, SandboxRequest, ToSandbox, Update};
+use outlast_wire::v1::sandbox::{
+    FileOffsets, FromSandbox, LOG_WINDOW, PREAMBLE, SandboxHello, SandboxReply, SandboxRequest, ToSandbox, Update,
+};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -53,7 +55,11 @@ impl TestSandbox {
         let child = command.spawn().context("start the keeper")?;
         // The child alone has the other end from here on.
         drop(command);
-        Ok(Line { child, stream: ours, split: Splitter::default(), last: 0, come: VecDeque::new() })
+        let mut line = Line { child, stream: ours, split: Splitter::default(), last: 0, come: VecDeque::new() };
+        let mut preamble = vec![0; PREAMBLE.len()];
+        line.stream.read_exact(&mut preamble).context("connect writes nothing")?;
+        ensure!(preamble == PREAMBLE, "{preamble:?} instead of the preamble");
+        Ok(line)
     }
 
     /// Starts `connect`, and says hello.
@@ -186,7 +192,8 @@ impl Shadow {
         self.files.times += update.times.len;
         if let Some(meta) = apart.meta {
             let meta = Snapshot::parse(&meta[..]).map_err(|(at, what)| anyhow::anyhow!("byte {at} of meta: {what}"))?;
-            ensure!(meta.log_end() <= self.log.len() as u64, "a meta of {} bytes came before them", meta.log_end());
+            let has_end = meta.ended.is_some() || meta.closed.is_some();
+            ensure!(!has_end || meta.log_end() <= self.log.len() as u64, "an end at {} came before the output", meta.log_end());
             self.meta = Some(meta);
         }
         ensure!(!self.is_over, "an update after the last");

@@ -29,6 +29,7 @@ fn requests() -> Vec<Message> {
     };
     let spec = Spec {
         command: Command::Argv(vec!["echo".into(), "hi".into()]),
+        on: None,
         cwd: Some("/tmp".into()),
         env: vec![EnvVar { name: "K".into(), value: "V".into() }],
         pty: true,

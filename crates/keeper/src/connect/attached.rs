@@ -188,7 +188,7 @@ impl Attached {
         let mut bytes = [log, journal, lines, times].concat();
         let is_whole = log_to >= update.log_end && !journal_more && !lines_more && !times_more;
         let mut has_meta = false;
-        if let Some((_, meta)) = found.filter(|_| is_whole)
+        if let Some((_, meta)) = found.filter(|(snapshot, _)| is_whole || !has_end(snapshot))
             && self.meta.as_ref() != Some(&meta)
         {
             let (lengths, blocks) = Update::blocks(&meta);
@@ -235,6 +235,11 @@ impl Drop for Attached {
     fn drop(&mut self) {
         Image::forget(&self.dir);
     }
+}
+
+/// Whether a `meta` says something that output must come before: the end of the command, or of its output.
+fn has_end(meta: &Snapshot) -> bool {
+    meta.ended.is_some() || meta.published.is_some() || meta.closed.is_some()
 }
 
 /// The next bytes of a file that only grows, up to `end` or to its own end, and whether there are more.

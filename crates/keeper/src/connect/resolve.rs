@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 /// The PATH of a sandbox that has none.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const USUAL_SHELLS: [&str; 2] = ["/usr/bin/bash", "/bin/bash"];
+/// Names the directory in which commands start, if it is not the user's home directory.
+const START_DIRECTORY: &[u8] = b"OUTLAST_START_DIRECTORY";
 /// Our own settings, which are none of a command's business.
 const OWN_PREFIX: &[u8] = b"OUTLAST_";
 
@@ -27,13 +29,13 @@ pub(super) struct Surroundings {
 impl Surroundings {
     /// The environment of this program, and the user's home directory.
     pub(super) fn of(env: impl IntoIterator<Item = (OsString, OsString)>, nofile: Option<u64>) -> Self {
-        let all = env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec()));
-        let mut env: BTreeMap<_, _> = all.filter(|(name, _)| !name.starts_with(OWN_PREFIX)).collect();
+        let all: BTreeMap<_, _> = env.into_iter().map(|(name, value)| (name.into_vec(), value.into_vec())).collect();
+        let start = all.get(START_DIRECTORY).or_else(|| all.get(b"HOME".as_slice())).map(|dir| PathBuf::from(OsStr::from_bytes(dir)));
+        let mut env: BTreeMap<_, _> = all.into_iter().filter(|(name, _)| !name.starts_with(OWN_PREFIX)).collect();
         if env.get(b"PATH".as_slice()).is_none_or(Vec::is_empty) {
             env.insert(b"PATH".to_vec(), SYSTEM_PATH.into());
         }
-        let home = env.get(b"HOME".as_slice()).map(|home| PathBuf::from(OsStr::from_bytes(home)));
-        let cwd = home.filter(|home| home.is_absolute() && home.is_dir()).unwrap_or_else(|| "/".into());
+        let cwd = start.filter(|home| home.is_absolute() && home.is_dir()).unwrap_or_else(|| "/".into());
         Self { env, cwd, nofile }
     }
 

@@ -2,7 +2,7 @@
 
 use outlast_core::ProcessId;
 use outlast_wire::frame::{self, BadFrame, Frame, Splitter};
-use outlast_wire::v1::sandbox::{FromSandbox, SandboxReply, Update};
+use outlast_wire::v1::sandbox::{FromSandbox, PREAMBLE, SandboxReply, Update};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ impl Stream {
     pub(super) fn new(input: OwnedFd, output: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&input, true)?;
         rustix::io::ioctl_fionbio(&output, true)?;
-        Ok(Self { input, output, split: Splitter::default(), unsent: Vec::new(), sent: 0 })
+        Ok(Self { input, output, split: Splitter::default(), unsent: PREAMBLE.to_vec(), sent: 0 })
     }
 
     /// What is to be waited for: requests, and room for what waits.

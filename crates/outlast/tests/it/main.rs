@@ -14,6 +14,7 @@ mod acp_proxy;
 mod active;
 mod adopt;
 mod answers;
+mod anywhere;
 mod attach;
 mod bad_input;
 mod bad_times;

@@ -4,6 +4,7 @@ mod answer;
 pub mod chat;
 mod event;
 pub mod keeper;
+pub mod link;
 mod namespaces;
 pub mod notice;
 mod process;

@@ -9,6 +9,10 @@
 use outlast_core::{OsText, ProcessId};
 use serde::{Deserialize, Serialize};
 
+/// What `connect` writes first. A login shell on the way may have written something before it, which the link skips.
+pub const PREAMBLE: &[u8] = b"\0outlast-connect-1\n";
+/// How much the link skips at most.
+pub const NOISE_LIMIT: usize = 64 << 10;
 /// The most bytes of a log in one update.
 pub const LOG_CHUNK: usize = 256 << 10;
 /// The most bytes of a file that only grows in one update.
@@ -133,7 +137,7 @@ pub enum SandboxReply {
     Ok,
     /// What is new in the folder of an attached process. One raw frame follows with the bytes, in the order of the fields.
     Update(Update),
-    /// So many bytes of a channel were written to the keeper's socket.
+    /// Bytes of a channel were written to the keeper's socket.
     Taken {
         /// How many since the last message.
         bytes: u64,
@@ -182,8 +186,8 @@ pub struct SandboxHello {
 
 /// What is new in the folder of an attached process.
 ///
-/// An update has `meta` only if the link then has the whole log that this `meta` speaks of. So what a link has applied is always the state
-/// of the folder at some moment.
+/// An update has a `meta` with an end, of the command or of its output, only if the link then has the whole log. So no end is known before
+/// the output that came before it. Another `meta` may speak of a longer log than the link has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Update {
     /// The bytes of the log. Those between the end of the last bytes and these are missing in the sandbox, too.
