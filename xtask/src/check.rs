@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-gateway", &["outlast-agents", "outlast-client", "outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     ("outlast-agents", &["outlast-acp", "outlast-client", "outlast-core"]),
     ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
+    ("outlast-transport", &["outlast-core", "outlast-store", "outlast-wire"]),
     ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     (
         "outlast",
@@ -37,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "outlast-store",
             "outlast-text",
             "outlast-tools",
+            "outlast-transport",
             "outlast-wire",
         ],
     ),

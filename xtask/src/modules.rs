@@ -20,7 +20,7 @@ const ENGINE_LAYERS: &[(&str, &str)] = &[
     ("index", "index"),
     ("notices", "instances notices refuse"),
     ("table", "handle listing table"),
-    ("supervise", "barrier feed intake launch owner parts reach recover remove stop stop_left supervise"),
+    ("supervise", "barrier feed intake launch links owner parts reach recover remove stop stop_left supervise"),
     ("serve", "engine gateway_watch listen serve"),
 ];
 

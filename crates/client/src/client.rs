@@ -169,7 +169,9 @@ impl Client {
     /// Like [`Client::run`], and returns the engine's description of the new process.
     pub async fn run_info(&self, run: Run) -> Result<ProcessInfo, ClientError> {
         let owner = if run.spec.owner == Owner::default() { self.by.owner.clone() } else { run.spec.owner.clone() };
-        let request = Request::Run { spec: Box::new(run.spec.into()), want: Some(run.id.map_or_else(random_id, Ok)?), caller: run.caller };
+        let is_elsewhere = run.spec.on.is_some();
+        let (spec, want, caller) = (Box::new(run.spec.into()), Some(run.id.map_or_else(random_id, Ok)?), run.caller);
+        let request = if is_elsewhere { Request::RunOn { spec, want, caller } } else { Request::Run { spec, want, caller } };
         self.with_owner(owner).ask("start the command", request, Repeat::Safe).await
     }
 

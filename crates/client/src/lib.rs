@@ -230,8 +230,8 @@ pub use relay::Receipt;
 
 pub use outlast_core::notice_state::TakerKind;
 pub use outlast_core::{
-    Body, Command, Completion, EnvVar, Incarnation, Instance, InstanceKind, Notice, OnStop, OsText, Owner, ProcessId, ProcessLimits,
-    Reason, ResourceLimit, Route, Scheduler, Scope, Spec, Status, Tell, Time, WatchMatch,
+    Body, Command, Completion, EnvVar, EnvironmentName, Incarnation, Instance, InstanceKind, Notice, OnStop, OsText, Owner, ProcessId,
+    ProcessLimits, Reason, ResourceLimit, Route, Scheduler, Scope, Spec, Status, Tell, Time, WatchMatch,
 };
 pub use outlast_wire::code;
 pub use outlast_wire::v1::chat::{

@@ -9,6 +9,7 @@
 mod bytes;
 mod decide;
 mod ending;
+mod environment;
 mod home_path;
 mod id;
 mod instance;
@@ -27,6 +28,7 @@ mod watch;
 pub use bytes::OsText;
 pub use decide::{Action, Ask, Refusal, decide};
 pub use ending::{Cause, Ending, Incarnation, Outcome, OutputEnd, StartFailure, Stop, StopWay};
+pub use environment::{BadEnvironmentName, EnvironmentName};
 pub use home_path::expand_home;
 pub use id::{BadId, IdRef, ProcessId};
 pub use instance::{Belonging, HTTP_SESSION_IDLE, Instance, InstanceKind, KnownInstance, SUCCESSOR_OVERLAP};

@@ -1,6 +1,6 @@
 //! What a caller requests to run.
 
-use crate::{OsText, Owner, Route};
+use crate::{EnvironmentName, OsText, Owner, Route};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -69,6 +69,9 @@ pub enum OnStop {
 pub struct Spec {
     /// The command to run.
     pub command: Command,
+    /// The environment in which it runs; if absent, this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<EnvironmentName>,
     /// Its working directory; if absent, the caller's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<OsText>,
@@ -174,6 +177,7 @@ impl Spec {
     pub fn of(command: Command) -> Self {
         Self {
             command,
+            on: None,
             cwd: None,
             env: Vec::new(),
             pty: false,
@@ -198,6 +202,12 @@ impl Spec {
     pub fn labelled(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
+    }
+
+    /// The same, in this environment.
+    #[must_use]
+    pub fn on(self, environment: EnvironmentName) -> Self {
+        Self { on: Some(environment), ..self }
     }
 
     /// The same, in this directory.
@@ -254,6 +264,7 @@ impl Spec {
     pub fn with_everything() -> Self {
         Self {
             command: Command::Argv(vec!["echo".into(), vec![0xff, b'\n', 1].into(), "".into()]),
+            on: "ssh:me@host".parse().ok(),
             cwd: Some(vec![b'/', 0x80].into()),
             env: vec![EnvVar { name: "TOKEN".into(), value: "…".into() }],
             pty: true,

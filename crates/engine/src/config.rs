@@ -64,6 +64,8 @@ pub struct Config {
     pub keeper_env: Vec<(OsString, OsString)>,
     /// The limits that the engine got from its starter; none if the engine left them alone.
     pub(crate) inherited: Option<Inherited>,
+    /// The program of links to environments; none if commands can only run on this machine.
+    pub link: Option<LinkProgram>,
     /// Where test points are named, with the feature `test-points`.
     pub test_points: Option<PathBuf>,
 }
@@ -102,6 +104,7 @@ impl Config {
             clock: Clock::system(),
             keeper_env: Vec::new(),
             inherited: None,
+            link: None,
             test_points: None,
         }
     }
@@ -131,6 +134,15 @@ impl KeeperProgram {
             Self::Binary(path) | Self::SelfAsKeeper(path) => path,
         }
     }
+}
+
+/// The program of links: one process of it for each environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkProgram {
+    /// The file.
+    pub path: PathBuf,
+    /// Its whole environment: it reads the configuration, and runs programs of the user such as `ssh`.
+    pub env: Vec<(OsString, OsString)>,
 }
 
 /// A sink, and which notices it gets.

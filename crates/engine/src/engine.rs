@@ -14,6 +14,7 @@ use crate::intake::{Intake, UnsavedProcesses};
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
 use crate::limits::Inherited;
+use crate::links::Links;
 use crate::notices::{NoticeWriter, Outbox, Waiters, keep_time};
 use crate::orphan::OwnPlaces;
 use crate::own_home::{self, OwnHome};
@@ -190,6 +191,7 @@ impl Engine {
             feeds: Feeds::new(reach.clone()),
             unsaved_stops: UnsavedStops::default(),
             spare_folders: Arc::new(SpareFolders::new(&home)),
+            links: Links::new(&home, config.link.clone(), config.keeper.path().to_owned(), &sockets),
             launcher: Launcher::new(&home, keeper),
             instances: Instances::load(opened.index.clone(), boot, closing.clone(), |id| crate::facts::has_keeper(&home.process(id))).await,
             index: opened.index,
@@ -282,6 +284,7 @@ async fn end_with_owner(parts: Arc<Parts>, owner: tokio::task::JoinHandle<()>) {
     tracing::error!("the owner of the table panicked: leaving");
     parts.closing.set(Closing::Stopping);
     parts.index.close().await;
+    parts.links.leave().await;
     parts.launcher.fork_server.leave().await;
     parts.own_home.release();
     parts.closing.set(Closing::Closed);

@@ -1,7 +1,7 @@
 //! The facts about one process, and how they are read from its folder.
 
 pub(crate) use crate::retain::EndSeen;
-use outlast_core::{Phase, ProcessId, Record, Time, apply};
+use outlast_core::{EnvironmentName, Phase, ProcessId, Record, Time, apply};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::{MetaError, Snapshot};
 use outlast_store::spec::Kept;
@@ -51,6 +51,22 @@ impl Facts {
         self.kept.id
     }
 
+    /// Where the process is.
+    pub(crate) fn place(&self) -> Whereabouts<'_> {
+        match &self.kept.spec.on {
+            None => Whereabouts::Here(LocalFacts(self)),
+            Some(on) => Whereabouts::Sandbox(on),
+        }
+    }
+
+    /// These facts, if the process is on this machine.
+    pub(crate) fn local(&self) -> Option<LocalFacts<'_>> {
+        match self.place() {
+            Whereabouts::Here(facts) => Some(facts),
+            Whereabouts::Sandbox(_) => None,
+        }
+    }
+
     /// When it ended, or was found gone.
     pub(crate) fn ended_at(&self) -> Option<Time> {
         match &self.phase {
@@ -92,6 +108,28 @@ impl Facts {
         next.cursor = self.cursor.max(seen.cursor);
         next.bytes = seen.bytes.unwrap_or(self.bytes);
         next
+    }
+}
+
+/// Where a process is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Whereabouts<'a> {
+    /// On this machine, and these are its facts.
+    Here(LocalFacts<'a>),
+    /// In this environment. Its pids mean nothing here.
+    Sandbox(&'a EnvironmentName),
+}
+
+/// The facts of a process of this machine. What looks up, signals or stops one of its pids takes these, so that the pid of a process in a
+/// sandbox is never taken for one of this machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct LocalFacts<'a>(&'a Facts);
+
+impl std::ops::Deref for LocalFacts<'_> {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        self.0
     }
 }
 

@@ -1,6 +1,6 @@
 //! The final records of a process whose keepers are dead: the engine writes them if the lock is free and they are missing.
 
-use crate::facts::{Facts, FolderLook, has_keeper};
+use crate::facts::{Facts, FolderLook, LocalFacts, has_keeper};
 use crate::mutex::lock;
 use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, ProcessId, Record, StartFailure, Stop, StopWay, Time};
 use outlast_store::dir::ProcessDir;
@@ -54,7 +54,7 @@ impl UnsavedStops {
 /// Finds out how a process without keepers ended, and records it. Blocks for as long as the disk takes.
 ///
 /// `unsaved` is a stop that was carried out although the disk refused its record.
-pub(crate) fn write(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop)>, now: Time) -> io::Result<FinalRecord> {
+pub(crate) fn write(dir: &ProcessDir, facts: LocalFacts<'_>, unsaved: Option<(Time, Stop)>, now: Time) -> io::Result<FinalRecord> {
     if !dir.meta().try_exists()? {
         if facts.phase == Phase::Accepted {
             return Ok(FinalRecord::NotStarted);

@@ -2,7 +2,7 @@
 //!
 //! Decisions 261 and 285: docs/decisions/stop.md.
 
-use crate::facts::{Facts, FolderLook};
+use crate::facts::{Facts, FolderLook, LocalFacts};
 use crate::final_record;
 use crate::masks::Finder;
 use crate::orphan::{Environments, OwnPlaces, Tree, TreeMember};
@@ -28,13 +28,13 @@ impl Leftovers {
     }
 
     /// The rest of the tree of a finished process. None if it never ran.
-    pub(crate) fn tree_of(&self, dir: &ProcessDir, facts: &Facts) -> Option<Tree> {
+    pub(crate) fn tree_of(&self, dir: &ProcessDir, facts: LocalFacts<'_>) -> Option<Tree> {
         let seen = FolderLook::look(dir, 0);
         let root = final_record::started_as(&seen)?;
         Some(self.tree(dir, facts, root, seen.meta.as_ref()))
     }
 
-    fn tree(&self, dir: &ProcessDir, facts: &Facts, root: Incarnation, meta: Option<&Snapshot>) -> Tree {
+    fn tree(&self, dir: &ProcessDir, facts: LocalFacts<'_>, root: Incarnation, meta: Option<&Snapshot>) -> Tree {
         let left = meta.map(|meta| meta.left.clone()).unwrap_or_default();
         Tree::new(&self.own, facts.id(), root, facts.detached).after_the_end(&self.own, left, dir.clone())
     }
@@ -62,9 +62,7 @@ pub(crate) struct LeftoverSearch {
 impl LeftoverSearch {
     /// What one process has left running, if its record says that there may be something. Those that have ended since are left out.
     pub(crate) fn at(&self, dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Vec<LeftProcess> {
-        if !may_have_left(&facts.phase) {
-            return Vec::new();
-        }
+        let Some(facts) = facts.local().filter(|facts| may_have_left(&facts.phase)) else { return Vec::new() };
         let root = match &facts.phase {
             // Its keepers may have died before they wrote its identity into `meta`.
             Phase::Lost { .. } => final_record::started_as(&FolderLook::look(dir, 0)),
@@ -76,13 +74,18 @@ impl LeftoverSearch {
         let mut left: Vec<Incarnation> = members.into_iter().filter(runs_on).collect();
         left.sort_by_key(|life| (life.start_ticks, life.pid));
         // A process that has ended since has no arguments, and is not listed.
-        left.into_iter().map(TreeMember::of).filter(|named| !named.arguments.is_empty()).map(|named| self.of.shown(facts, &named)).collect()
+        left.into_iter()
+            .map(TreeMember::of)
+            .filter(|named| !named.arguments.is_empty())
+            .map(|named| self.of.shown(&facts, &named))
+            .collect()
     }
 
     /// Whether a stop of all processes has to handle a finished one: its output is still open, or a process of its tree was found.
     pub(crate) fn has_left(&self, dir: &ProcessDir, facts: &Facts) -> bool {
         match &facts.phase {
             Phase::Draining { .. } => true,
+            _ if facts.local().is_none() => false,
             _ if self.environments().has(facts.id()) => true,
             phase => may_have_left(phase) && !self.at(dir, facts, Snapshot::read(dir).ok().as_ref()).is_empty(),
         }

@@ -67,6 +67,7 @@ mod fork_server;
 mod gateways;
 mod limits;
 mod link;
+mod links;
 mod log_file;
 mod logout;
 mod masks;
@@ -123,7 +124,7 @@ mod gateway_watch;
 mod listen;
 mod serve;
 
-pub use config::{Clock, Config, KeeperProgram, Push, UserInfo};
+pub use config::{Clock, Config, KeeperProgram, LinkProgram, Push, UserInfo};
 pub use engine::{Engine, ServeError};
 pub use gateway_watch::GatewayWatch;
 pub use listen::serve;

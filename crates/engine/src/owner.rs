@@ -301,6 +301,7 @@ impl TableOwner {
         let parts = Arc::clone(&self.parts);
         // The next engine removes what this one cannot.
         let _cleared = blocking(move || parts.spare_folders.clear()).await;
+        self.parts.links.leave().await;
         self.parts.launcher.fork_server.leave().await;
         if let Some(place) = self.parts.place.clone() {
             let (nothing_runs, home) = (self.table.live().is_empty(), self.parts.home.clone());
@@ -330,6 +331,7 @@ impl TableOwner {
         self.supervisors.shutdown().await;
         self.removing.shutdown().await;
         self.parts.index.abandon(&self.parts.own_home);
+        self.parts.links.leave().await;
         self.parts.launcher.fork_server.leave().await;
         if self.parts.own_home.is_removed() {
             // Otherwise the directory of the sockets may be another engine's by now: its name is made from the home's path.

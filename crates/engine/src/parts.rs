@@ -15,6 +15,7 @@ use crate::instances::Instances;
 use crate::intake::Intake;
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
+use crate::links::Links;
 use crate::notices::{Outbox, Waiters};
 use crate::own_home::OwnHome;
 use crate::reach::Reach;
@@ -52,6 +53,8 @@ pub(crate) struct Parts {
     /// Folders made ahead of need.
     pub(crate) spare_folders: Arc<SpareFolders>,
     pub(crate) launcher: Launcher,
+    /// The links to environments.
+    pub(crate) links: Links,
     pub(crate) index: Index,
     pub(crate) outbox: Outbox,
     /// The conversations that share a session.

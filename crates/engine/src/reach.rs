@@ -21,6 +21,8 @@ const REACH_LIMIT: Duration = Duration::from_secs(20);
 const ELSEWHERE_LIMIT: Duration = Duration::from_secs(4);
 /// The time between two tries, unless the socket appears sooner.
 const AGAIN: Duration = Duration::from_millis(500);
+/// The same for the link of a process in a sandbox.
+const LINK_AGAIN: Duration = Duration::from_millis(50);
 /// How long the engine may take to determine the state of a process whose keepers died.
 const SETTLING: Duration = Duration::from_secs(10);
 
@@ -48,6 +50,15 @@ impl Reach {
             match Link::connect(&self.sockets.of(view.id()), false).await {
                 Ok(link) => return Ok(link),
                 Err(error) => tracing::debug!(id = %view.id(), %error, "cannot reach the keeper"),
+            }
+            if view.facts.local().is_none() {
+                // Its supervisor starts another link, which makes the socket; a link is started in much less time than this.
+                tokio::time::sleep(LINK_AGAIN).await;
+                view.facts = self.intake.look(view).await.map_err(NoKeeper::Refused)?.facts;
+                if view.facts.phase.is_final() {
+                    return Err(NoKeeper::Over);
+                }
+                continue;
             }
             let dir = view.dir.clone();
             if !blocking(move || has_keeper(&dir)).await.unwrap_or(true) {

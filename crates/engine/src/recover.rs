@@ -110,9 +110,9 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, FolderLook, 
             tracing::error!(id = %facts.id(), damage, "damage");
         }
         let mut after = facts.with(&seen);
-        if !kept && after.phase.alive().is_some() {
+        if let (false, Some(_), Some(here)) = (kept, after.phase.alive(), after.local()) {
             // Its keepers are dead. Whether the command lives is checked now, so that no answer says that a dead one runs.
-            match final_record::write(&dir, &after, None, now) {
+            match final_record::write(&dir, here, None, now) {
                 Ok(FinalRecord::Written) => {
                     seen = FolderLook::look(&dir, facts.cursor);
                     after = facts.with(&seen);

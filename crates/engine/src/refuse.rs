@@ -27,6 +27,17 @@ pub(crate) fn unavailable(what: impl Into<String>, hint: impl Into<String>) -> E
     Error::new(ErrorKind::Unavailable, code::UNAVAILABLE, what, hint)
 }
 
+/// The same, with a code of its own.
+pub(crate) fn unavailable_as(code: &str, what: impl Into<String>, hint: impl Into<String>) -> Error {
+    unavailable(what, hint).with_code(code)
+}
+
+/// A process in a sandbox whose keepers are dead.
+pub(crate) fn orphan_elsewhere(id: ProcessId) -> Error {
+    let what = format!("both keepers of {id} in its sandbox are dead, so it cannot be signalled from here");
+    refusal(code::UNREACHABLE, what, "stop it in the sandbox; its end is then seen here")
+}
+
 /// A fault of ours or of the machine. It is logged.
 pub(crate) fn fault(what: impl std::fmt::Display) -> Error {
     tracing::error!(%what, "fault");

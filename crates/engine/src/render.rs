@@ -1,12 +1,13 @@
 //! Makes answers from facts and files. The functions read the disk and block.
 
-use crate::facts::{EndSeen, Facts, FolderLook};
+use crate::facts::{EndSeen, Facts, FolderLook, Whereabouts};
 use crate::left_behind::LeftoverSearch;
 use crate::masks::Finder;
 use outlast_core::{GapWhy, Outcome, Phase, Status, Time, limits};
 use outlast_store::dir::ProcessDir;
 use outlast_store::lines::{LineAt, LineMap, LineTotal, Written};
 use outlast_store::meta::{Snapshot, flag};
+use outlast_store::mirror::MirrorState;
 use outlast_store::segments::{Chunk, Gap, LogReader};
 use outlast_store::times::TimeNotes;
 use outlast_text::{Cut, CutAt, Options, Redactor, head_chars, render, window_bytes};
@@ -289,9 +290,21 @@ pub(crate) fn process(
     let mut info = Process::new(kept.id, command, phase.status(), word(facts), facts.since());
     info.name.clone_from(&kept.spec.name);
     info.labels.clone_from(&kept.spec.labels);
-    info.pid = pid(phase, meta);
+    // A pid in an answer is one of this machine.
+    match facts.place() {
+        Whereabouts::Here(_) => info.pid = pid(phase, meta),
+        Whereabouts::Sandbox(on) => {
+            (info.environment, info.environment_pid) = (Some(on.to_string()), pid(phase, meta));
+            if let Some(state) = MirrorState::read(dir) {
+                info.unmirrored_bytes = Some(state.log_end.saturating_sub(log.end)).filter(|bytes| *bytes > 0);
+                warnings.extend(state.unreachable.map(|why| format!("{on} cannot be reached: {why}")));
+                warnings.extend(state.lost.map(|why| format!("it is lost: {why}")));
+            }
+        }
+    }
     // A list would have to look up each process. Front ends do that for those that they show.
-    info.is_suspended = detail == Detail::Whole && phase.alive().is_some_and(|of| outlast_store::os::is_suspended(&of));
+    let of_here = facts.local().filter(|_| detail == Detail::Whole).and_then(|facts| facts.phase.alive());
+    info.is_suspended = of_here.is_some_and(|of| outlast_store::os::is_suspended(&of));
     info.cwd = kept.cwd.to_lossy().into_owned();
     info.is_uptime_at_least = matches!(phase, Phase::Lost { .. });
     info.last_output_at = if info.is_uptime_at_least { last_output_at(dir, facts, meta, log.end) } else { None };

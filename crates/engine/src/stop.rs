@@ -97,7 +97,8 @@ pub(crate) async fn stop_one(parts: &Arc<Parts>, view: &mut ProcessView, stop: &
         view.facts = parts.intake.look(view).await?.facts;
         let said = match decide(&view.facts.phase, Ask::Kill(stop.clone()), false) {
             Ok(Action::StopTree(stop)) => stop_kept(parts, view, stop).await,
-            Ok(Action::StopOrphan(of, stop)) => return stop_orphan(parts, view, of, &stop).await,
+            Ok(Action::StopOrphan(of, stop)) if view.facts.local().is_some() => return stop_orphan(parts, view, of, &stop).await,
+            Ok(Action::StopOrphan(..)) => return Err(refuse::orphan_elsewhere(view.id())),
             Ok(other) => return Err(refuse::fault(format!("a stop became {other:?}"))),
             Err(Refusal::StillStarting) => {
                 let begun = tokio::time::timeout(STARTING, view.until(|f| f.phase != Phase::Accepted)).await;

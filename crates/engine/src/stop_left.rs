@@ -71,7 +71,7 @@ async fn connect(parts: &Arc<Parts>, view: &ProcessView) -> Option<Link> {
 
 async fn named_members(parts: &Arc<Parts>, view: &ProcessView) -> Result<Vec<TreeMember>, Error> {
     let (here, dir, facts, id) = (Arc::clone(parts), view.dir.clone(), Arc::clone(&view.facts), view.id());
-    let look = move || here.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(TreeMember::of).collect());
+    let look = move || here.leftovers.tree_of(&dir, facts.local()?).map(|tree| tree.members().into_iter().map(TreeMember::of).collect());
     let found: Option<Vec<TreeMember>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
     Ok(found.unwrap_or_default())
 }
@@ -83,7 +83,7 @@ async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop,
     let stopping = tokio::spawn(async move {
         let disk = |e| refuse::disk(format!("cannot stop what {id} left running"), &e);
         let recorded = blocking(move || {
-            let tree = here.leftovers.tree_of(&dir, &facts)?;
+            let tree = here.leftovers.tree_of(&dir, facts.local()?)?;
             let is_empty = tree.members().is_empty();
             // Recorded before the first signal. If the disk refuses the record, the stop is carried out all the same.
             let recorded = if is_empty { Ok(()) } else { final_record::stop_of_left_asked(&dir, &asked, now) };

@@ -2,16 +2,17 @@
 //! the keepers are dead it finds out what became of the command.
 
 use crate::disk::{AGAIN, blocking};
-use crate::facts::{self, Facts, FolderLook};
+use crate::facts::{self, Facts, FolderLook, LocalFacts, Whereabouts};
 use crate::final_record::{self, FinalRecord};
 use crate::launch::KeeperSource;
 use crate::link::Link;
 use crate::os::ProcessHandle;
 use crate::parts::Parts;
 use crate::{keepers, orphan};
-use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
+use outlast_core::{EnvironmentName, Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::{Found, Image};
+use outlast_store::mirror::MirrorState;
 use outlast_store::spec::SpecFile;
 use std::io;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ const LAUNCHES: u32 = 3;
 const STARTING: Duration = Duration::from_secs(10);
 /// After this many failed connects a keeper counts as unreachable.
 const UNREACHABLE_AFTER: u32 = 3;
+/// How long to wait before a link that cannot be used is tried again: this long for each failure, up to a limit.
+const LINK_AGAIN: Duration = Duration::from_millis(100);
 /// How long a new engine only answers clients before it connects to the keepers that it found.
 const ANSWERS_FIRST: Duration = Duration::from_millis(200);
 
@@ -39,7 +42,8 @@ pub(crate) enum Known {
 /// Supervises one process until its facts are final.
 pub(crate) async fn supervise(parts: Arc<Parts>, id: ProcessId, known: Known) {
     let dir = parts.home.process(id);
-    if !matches!(known, Known::StartedBy(_)) {
+    let on = parts.table.facts(id).await.and_then(|facts| facts.kept.spec.on.clone());
+    if !matches!(known, Known::StartedBy(_)) && on.is_none() {
         // Without it the file says nearly the same, and it is tried again with the keepers.
         let _found = hold_image(&dir).await;
     }
@@ -121,12 +125,18 @@ impl Supervisor {
         if let Some(link) = &mut self.link {
             let news = async {
                 match facts.phase {
+                    // Its start may wait for its sandbox for as long as that takes.
+                    Phase::Accepted if facts.local().is_none() => link.news().await,
                     // A keeper that hangs would block this start for ever. Giving it up is safe: no command is started twice.
                     Phase::Accepted => tokio::time::timeout(STARTING, link.news()).await.unwrap_or_else(|late| Err(late.into())),
                     _ => link.news().await,
                 }
             };
-            if let Err(error) = news.await {
+            let news = news.await;
+            if facts.local().is_none() {
+                self.see_link().await;
+            }
+            if let Err(error) = news {
                 self.link = None;
                 if error.kind() == io::ErrorKind::TimedOut && self.launches == 1 {
                     tracing::warn!(id = %self.id, "the fork server does not answer: another is started");
@@ -135,21 +145,57 @@ impl Supervisor {
             }
             return Ok(());
         }
+        let here = match facts.place() {
+            Whereabouts::Here(here) => here,
+            Whereabouts::Sandbox(on) => return self.step_elsewhere(on).await,
+        };
         if let Phase::Orphaned { of } = &facts.phase {
-            return self.outlive(*of, facts).await;
+            return self.outlive(*of, here).await;
         }
         let dir = self.dir.clone();
         if blocking(move || facts::has_keeper(&dir)).await? {
             return self.connect().await;
         }
-        self.settle(facts).await
+        self.settle(here).await
     }
 
-    async fn settle(&mut self, facts: &Facts) -> io::Result<()> {
-        let (dir, facts, now) = (self.dir.clone(), facts.clone(), self.parts.now());
+    /// The same for a process in a sandbox: its link is what a keeper is here.
+    async fn step_elsewhere(&mut self, on: &EnvironmentName) -> io::Result<()> {
+        let parts = Arc::clone(&self.parts);
+        let connected = match parts.links.take(on, self.id).await {
+            Ok(()) => Link::connect(&parts.sockets.of(self.id), true).await.map_err(|e| e.to_string()),
+            Err(error) => Err(error.error),
+        };
+        match connected {
+            Ok(link) => {
+                (self.link, self.tries) = (Some(link), 0);
+                self.see_link().await;
+            }
+            Err(error) => {
+                self.tries += 1;
+                if self.tries == UNREACHABLE_AFTER {
+                    tracing::warn!(id = %self.id, %on, error, "the link cannot be used");
+                    parts.table.reachable(self.id, false).await;
+                }
+                // No descriptor tells when a link can be started again.
+                tokio::time::sleep(AGAIN.min(LINK_AGAIN * self.tries)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The link has written down whether the sandbox can be reached.
+    async fn see_link(&self) {
+        let is_reachable = MirrorState::read(&self.dir).is_none_or(|state| state.unreachable.is_none());
+        self.parts.table.reachable(self.id, is_reachable).await;
+    }
+
+    async fn settle(&mut self, facts: LocalFacts<'_>) -> io::Result<()> {
+        let (dir, facts, now) = (self.dir.clone(), Facts::clone(&facts), self.parts.now());
         let (accepted_at, was) = (facts.kept.accepted_at, facts.phase.clone());
         let unsaved = self.parts.unsaved_stops.of(self.id);
-        match blocking(move || final_record::write(&dir, &facts, unsaved, now)).await?? {
+        let write = move || facts.local().map_or(Ok(FinalRecord::Kept), |here| final_record::write(&dir, here, unsaved, now));
+        match blocking(write).await?? {
             FinalRecord::Kept => Ok(()),
             FinalRecord::Refused { seen, error } => {
                 // The engine shows what it knows at once, and reports it when the index accepts it. The folder gets it when the disk
@@ -217,9 +263,9 @@ impl Supervisor {
     }
 
     /// Waits for the end of a command that has no keeper.
-    async fn outlive(&mut self, of: Incarnation, facts: &Facts) -> io::Result<()> {
+    async fn outlive(&mut self, of: Incarnation, facts: LocalFacts<'_>) -> io::Result<()> {
         if self.recovered {
-            self.finish_stop(of, facts).await?;
+            self.finish_stop(of, &facts).await?;
             self.recovered = false;
         }
         match ProcessHandle::of(&of) {

@@ -8,10 +8,12 @@
 //! There are no threads, no async runtime and no database. A thread could still write after the pump's pidfd has reported its
 //! death, and there may be a thousand keepers, so their memory counts.
 
+mod connect;
 mod control;
 mod copy_output;
 mod end;
 mod fork_server;
+mod hold;
 mod holder;
 mod input;
 mod kill;
@@ -57,7 +59,13 @@ pub(crate) fn complain(folder: &Path, what: std::fmt::Arguments<'_>) {
 
 /// Runs as the keepers of one process; `args` name its folder. Returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
-    let mut args = args.into_iter();
+    let mut args = args.into_iter().peekable();
+    if args.next_if(|first| first == "connect").is_some() {
+        return connect::main(args);
+    }
+    if args.next_if(|first| first == "hold").is_some() {
+        return hold::main(args);
+    }
     let (Some(dir), None) = (args.next(), args.next()) else {
         eprintln!("usage: outlast-keeper PROCESS-FOLDER (started by the engine, not by hand)");
         return 64;
@@ -93,6 +101,9 @@ fn prepare_pair(folder: &Path) -> Result<Option<pair::Pair>, start::StartError> 
         return start::prepare(keeper.folder, Some(keeper.engine), Some(keeper.image), keeper.base);
     }
     let engine = start::engine_at_stdin()?;
+    if let Some(root) = folder.ancestors().nth(2) {
+        connect::name_pids_after(&Home::new(root));
+    }
     // Descriptors of the program that started the engine must reach neither the keepers nor the command: a lock held through one
     // would never be released.
     os::close_inherited(engine.as_ref().map(AsRawFd::as_raw_fd));

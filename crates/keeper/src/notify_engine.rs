@@ -64,6 +64,10 @@ impl PendingNews {
 
     /// Checks whether an engine has stored the news, and starts one if none listens.
     pub(crate) fn advance(&mut self, pair: &Pair, has_listener: bool) {
+        if pair.settings.engine.is_none() {
+            // No engine can be started: in a sandbox there is none. The next reader of the folder finds the news.
+            self.owed = None;
+        }
         self.end_stay();
         if self.owed.is_some_and(|owed| pair.live().is_noted(owed.journal, owed.end)) {
             (self.owed, self.again) = (None, None);

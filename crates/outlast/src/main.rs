@@ -167,7 +167,7 @@ impl outlast_sinks::GatewayFacts for EngineFacts {
 
 /// What the engine is told at its start.
 fn engine_config(world: &World, settings: &Settings) -> outlast_engine::Config {
-    use outlast_engine::{Config, KeeperProgram, UserInfo};
+    use outlast_engine::{Config, KeeperProgram, LinkProgram, UserInfo};
     let keeper = world.keeper().map_or_else(|| KeeperProgram::SelfAsKeeper(world.program.clone()), KeeperProgram::Binary);
     let user = UserInfo::new(&world.user.name, world.user.home.clone().unwrap_or_else(|| "/".into()), &world.user.shell);
     let mut config = Config::new(&settings.home, &world.program, keeper, user);
@@ -188,6 +188,7 @@ fn engine_config(world: &World, settings: &Settings) -> outlast_engine::Config {
     config.cgroup = settings.cgroup;
     config.settings = settings.of_engine();
     config.keeper_env = world.settings_env(&settings.sinks);
+    config.link = world.link().map(|path| LinkProgram { path, env: world.link_env() });
     config.test_points = world.var("OUTLAST_TEST_POINTS").map(Into::into);
     config
 }

@@ -33,6 +33,15 @@ impl Blank {
         Ok(spare)
     }
 
+    /// Reads a request from the bytes of a `spec`, which another home has. The spare folder stays empty.
+    pub fn read_request(&self, bytes: &[u8]) -> Result<(Kept, Option<Launch>), SpecError> {
+        let failed = |source| SpecError::Io { path: self.dir.spec(), doing: "take in", source };
+        std::fs::write(self.dir.spec(), bytes).map_err(failed)?;
+        let read = SpecFile::read(&self.dir);
+        OpenOptions::new().write(true).truncate(true).open(self.dir.spec()).map_err(failed)?;
+        read
+    }
+
     /// Turns it into the folder of a process. It is an error if the process has a folder already. After any error, the spare folder
     /// is gone.
     pub fn become_process(self, dir: &ProcessDir, kept: &Kept, launch: &Launch) -> Result<(), SpecError> {

@@ -98,6 +98,21 @@ impl Home {
         self.root.join("engine.log.old")
     }
 
+    /// A directory for each environment that a link was started for.
+    pub fn environments(&self) -> PathBuf {
+        self.root.join("env")
+    }
+
+    /// The identity of a sandbox's home, in hexadecimal. Homes with an engine have none.
+    pub fn sandbox_identity(&self) -> PathBuf {
+        self.root.join("sandbox")
+    }
+
+    /// Which stream serves a sandbox's home, and the lock under which it starts processes.
+    pub fn sandbox_stream(&self) -> PathBuf {
+        self.root.join("stream")
+    }
+
     /// A link to the directory of the sockets, whose path is short.
     pub fn run_link(&self) -> PathBuf {
         self.root.join("run")

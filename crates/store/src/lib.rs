@@ -21,6 +21,7 @@ pub mod lines;
 mod live;
 pub mod lock;
 pub mod meta;
+pub mod mirror;
 pub mod os;
 pub mod points;
 pub mod programs;

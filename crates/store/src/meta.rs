@@ -21,10 +21,12 @@ mod write;
 pub use crate::live::{Commit, Live, MAX_LEFT_RECORDED, Waiting, Watched, flag, noted};
 pub use image::{Found, Image};
 pub use read::{Ended, MetaError, Snapshot};
-pub use stamp::{Stamp, Stamped};
+pub use stamp::{Stamp, Stamped, without_heartbeat};
 pub use write::{Meta, retire};
 
 use crate::live::LIVE_AT;
+#[cfg(test)]
+pub(crate) use write::identity_block as identity_for_tests;
 
 /// The length of the file.
 pub const LEN: usize = 4096;

@@ -116,6 +116,8 @@ pub(crate) struct Owner {
 pub(crate) struct Spec {
     command: Command,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    on: Option<core::EnvironmentName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     cwd: Option<core::OsText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     env: Vec<EnvVar>,
@@ -435,12 +437,13 @@ impl From<Tell> for core::Tell {
 impl From<&core::Spec> for Spec {
     fn from(spec: &core::Spec) -> Self {
         // A new field that is forgotten here is found by the test that writes `Spec::with_everything`.
-        let core::Spec { command, cwd, env, pty, stdin, name, labels, owner, timeout, on_stop, tell, .. } = spec;
+        let core::Spec { command, on, cwd, env, pty, stdin, name, labels, owner, timeout, on_stop, tell, .. } = spec;
         Self {
             command: match command {
                 core::Command::Shell(line) => Command::Shell(line.clone()),
                 core::Command::Argv(args) => Command::Argv(args.clone()),
             },
+            on: on.clone(),
             cwd: cwd.clone(),
             env: env.iter().map(Into::into).collect(),
             pty: *pty,
@@ -459,11 +462,12 @@ impl From<&core::Spec> for Spec {
 }
 impl From<Spec> for core::Spec {
     fn from(spec: Spec) -> Self {
-        let Spec { command, cwd, env, pty, stdin, name, labels, owner, timeout_us, on_stop, tell } = spec;
+        let Spec { command, on, cwd, env, pty, stdin, name, labels, owner, timeout_us, on_stop, tell } = spec;
         let mut spec = Self::of(match command {
             Command::Shell(line) => core::Command::Shell(line),
             Command::Argv(args) => core::Command::Argv(args),
         });
+        spec.on = on;
         spec.cwd = cwd;
         spec.env = env.into_iter().map(Into::into).collect();
         spec.pty = pty;

@@ -9,5 +9,6 @@ pub mod os;
 pub mod points;
 pub mod product;
 pub mod reboot;
+pub mod sandbox;
 pub mod trees;
 mod waiting;

@@ -44,6 +44,10 @@ pub const BAD_VERSION: &str = "bad_version";
 pub const SURVIVORS: &str = "survivors";
 /// Try again later.
 pub const UNAVAILABLE: &str = "unavailable";
+/// The sandbox of the process cannot be reached now.
+pub const UNREACHABLE: &str = "unreachable";
+/// No environment has this name, or its settings are not valid.
+pub const BAD_ENVIRONMENT: &str = "bad_environment";
 /// The engine's home was removed or replaced. If the request is repeated, another engine answers it.
 pub const HOME_GONE: &str = "home_gone";
 /// The engine is shutting down and did nothing. If the request is repeated, another engine answers it.

@@ -2,7 +2,7 @@
 //!
 //! A connection begins with a hello from each side. Frames follow: a length, a kind, and either a JSON message or raw bytes that
 //! belong to one (see [`frame`]). [`v1`] holds the messages between a client and the engine, [`v1::keeper`] those between the
-//! engine and a keeper. Their types are used for nothing else, so renaming an internal type cannot change the protocol.
+//! engine and a keeper, [`v1::sandbox`] those between a link and a sandbox. Their types are used for nothing else, so renaming an internal type cannot change the protocol.
 
 #![cfg_attr(not(feature = "socket"), forbid(unsafe_code))]
 

@@ -4,6 +4,7 @@ use outlast_core::notice_state::TakerKind;
 use outlast_core::{Cause, Command, EnvVar, OnStop, OsText, Owner, ProcessId, Reason, Route, Scope, Status, Stop, StopWay, Time};
 use outlast_wire::v1::keeper::{FromKeeper, KeeperReply, KeeperRequest, ToKeeper};
 use outlast_wire::v1::notice::{BarrierTarget, History, Lent, Push, Replay, Verdict};
+use outlast_wire::v1::sandbox::{FileOffsets, FromSandbox, Piece, SandboxHello, SandboxReply, SandboxRequest, ToSandbox, Update};
 use outlast_wire::v1::{
     Activity, AdoptFrom, Caller, Error, ErrorKind, Event, From, Hello, Kill, LogPage, Message, Page, Process, Reply, Request, RerunChange,
     Spec, Tell,
@@ -28,6 +29,7 @@ fn requests() -> Vec<Message> {
     };
     let spec = Spec {
         command: Command::Argv(vec!["echo".into(), "hi".into()]),
+        on: None,
         cwd: Some("/tmp".into()),
         env: vec![EnvVar { name: "K".into(), value: "V".into() }],
         pty: true,
@@ -201,6 +203,54 @@ fn keeper() -> (Vec<ToKeeper>, Vec<FromKeeper>) {
     )
 }
 
+fn sandbox() -> (Vec<ToSandbox>, Vec<FromSandbox>) {
+    let asks = vec![
+        SandboxRequest::Hello { version: 1 },
+        SandboxRequest::Start { process: ID, len: 7 },
+        SandboxRequest::Attach { process: ID, log: 1, files: FileOffsets { journal: 2, lines: 3, times: 4 }, upto: 5 },
+        SandboxRequest::Allow { of: 2, upto: 6 },
+        SandboxRequest::Detach { of: 2 },
+        SandboxRequest::Dial { process: ID },
+        SandboxRequest::HangUp { of: 5 },
+        SandboxRequest::InputTaken { process: ID },
+        SandboxRequest::List,
+        SandboxRequest::Remove { process: ID },
+        SandboxRequest::Ping,
+    ];
+    let hello = SandboxHello {
+        version: 1,
+        program: "0.1.0".into(),
+        home: "0123456789abcdef0123456789abcdef".into(),
+        boot: "fedcba9876543210fedcba9876543210".into(),
+        uid: 1000,
+        arch: "x86_64".into(),
+        clock_us: AT.micros(),
+        cwd: OsText::from(vec![0x2f, 0xff]),
+    };
+    let piece = |at, len| Piece { at, len };
+    let update = Update {
+        log: piece(1, 2),
+        journal: piece(3, 4),
+        lines: piece(5, 6),
+        times: piece(7, 8),
+        meta: Some([9, 10, 11, 12]),
+        log_end: 13,
+        is_over: true,
+    };
+    let says = vec![
+        SandboxReply::Hello(Box::new(hello)),
+        SandboxReply::Ok,
+        SandboxReply::Update(update),
+        SandboxReply::Update(Update { log_end: 1, ..Update::default() }),
+        SandboxReply::Taken { bytes: 5 },
+        SandboxReply::HungUp,
+        SandboxReply::InputTaken { bytes: 6 },
+        SandboxReply::Processes { processes: vec![ID] },
+        SandboxReply::Refused { code: "id_taken".into(), error: "why".into() },
+    ];
+    ((0..).zip(asks).map(|(id, ask)| ToSandbox { id, ask }).collect(), (0..).zip(says).map(|(of, say)| FromSandbox { of, say }).collect())
+}
+
 fn lines<T: serde::Serialize>(of: &[T]) -> String {
     of.iter().map(|m| serde_json::to_string(m).expect("it serialises") + "\n").collect()
 }
@@ -231,6 +281,8 @@ fn fixture_wire_v1_is_readable() {
     check::<Reply<Value>>("replies.jsonl");
     check::<ToKeeper>("to-keeper.jsonl");
     check::<FromKeeper>("from-keeper.jsonl");
+    check::<ToSandbox>("to-sandbox.jsonl");
+    check::<FromSandbox>("from-sandbox.jsonl");
     let text = std::fs::read_to_string(dir().join("replies.jsonl")).expect("a fixture");
     let line = |n: usize| text.lines().nth(n).expect("a line");
     let process: Reply<Process> = serde_json::from_str(line(1)).expect("a process");
@@ -257,11 +309,14 @@ fn a_request_has_no_field_of_its_messages_name() {
 fn generate_fixture_wire_v1() {
     std::fs::create_dir_all(dir()).expect("a directory");
     let (asks, says) = keeper();
+    let (to_sandbox, from_sandbox) = sandbox();
     for (file, text) in [
         ("requests.jsonl", lines(&requests())),
         ("replies.jsonl", lines(&replies())),
         ("to-keeper.jsonl", lines(&asks)),
         ("from-keeper.jsonl", lines(&says)),
+        ("to-sandbox.jsonl", lines(&to_sandbox)),
+        ("from-sandbox.jsonl", lines(&from_sandbox)),
     ] {
         std::fs::write(dir().join(file), text).expect("a file");
     }

@@ -44,7 +44,7 @@ impl World {
     fn settled(&self, n: u8) -> (FinalRecord, Facts) {
         let dir = self.home.process(id(n));
         let before = Facts::accepted(kept(n)).with(&FolderLook::look(&dir, 0));
-        let settled = final_record::write(&dir, &before, None, NOW).unwrap();
+        let settled = final_record::write(&dir, before.local().unwrap(), None, NOW).unwrap();
         let after = before.with(&FolderLook::look(&dir, before.cursor));
         (settled, after)
     }
@@ -252,7 +252,7 @@ fn a_running_process_whose_meta_is_gone_is_lost_and_not_started_again() {
     let dir = world.home.process(id(1));
     let of = outlast_core::Incarnation { pid: 7, start_ticks: 7, boot: 7 };
     let known = Facts { phase: Phase::Running { of, closed: None }, ..Facts::accepted(kept(1)) };
-    assert!(matches!(final_record::write(&dir, &known, None, NOW).unwrap(), FinalRecord::Written));
+    assert!(matches!(final_record::write(&dir, known.local().unwrap(), None, NOW).unwrap(), FinalRecord::Written));
     assert_eq!(known.with(&FolderLook::look(&dir, 0)).phase, Phase::Lost { last_seen: Some(of), at: NOW });
 }
 

@@ -62,7 +62,7 @@ pub(super) async fn adopt(asked: &RequestContext, from: AdoptFrom) -> Result<Ado
 /// Why this process belongs to a known one, if it does. Only the owner of that one may stop it, and it would be stopped twice.
 async fn part_of(asked: &RequestContext, of: Incarnation) -> Result<Option<String>, Error> {
     let all = asked.parts.table.all(&Owner::default(), WhichProcesses::All).await?;
-    let leads = |v: &ProcessView, life: Incarnation| v.facts.phase.alive() == Some(life);
+    let leads = |v: &ProcessView, life: Incarnation| v.facts.local().is_some_and(|facts| facts.phase.alive() == Some(life));
     let (by_name, above) = (id_of_environment(of.pid), ancestors(of.pid));
     let named = all.iter().find(|v| by_name == Some(v.id()));
     let Some(view) = named.or_else(|| all.iter().find(|v| above.iter().any(|life| leads(v, *life)))) else { return Ok(None) };
@@ -84,7 +84,7 @@ fn ancestors(pid: u32) -> Vec<Incarnation> {
 async fn known(asked: &RequestContext, of: Incarnation) -> Result<Option<ProcessView>, Error> {
     // Of all sessions: an operating-system process must not be adopted twice.
     let all = asked.parts.table.all(&Owner::default(), WhichProcesses::Live).await?;
-    Ok(all.into_iter().find(|v| v.facts.phase.alive() == Some(of)))
+    Ok(all.into_iter().find(|v| v.facts.local().is_some_and(|facts| facts.phase.alive() == Some(of))))
 }
 
 async fn take_in(asked: &RequestContext, found: LivingProcess) -> Result<ProcessView, Error> {

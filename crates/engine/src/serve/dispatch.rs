@@ -30,7 +30,9 @@ impl RequestContext {
         };
         match request {
             Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
-            Request::Run { spec, want, caller } => out.result(run::run(self, *spec, want, caller).await).await,
+            Request::Run { spec, want, caller } | Request::RunOn { spec, want, caller } => {
+                out.result(run::run(self, *spec, want, caller).await).await
+            }
             Request::Rerun { process, caller, env, want } => {
                 out.result(rerun::rerun(self, &process, caller, env, RerunChange::default(), want).await).await
             }

@@ -1,6 +1,7 @@
 //! `run`: check, write down, start, answer.
 
 mod check;
+mod elsewhere;
 mod secrets;
 
 use check::check;
@@ -34,6 +35,8 @@ use std::sync::Arc;
 const USUAL_UMASK: u32 = 0o022;
 /// How many descriptors must be free for a start: those it needs, and a few for other requests meanwhile.
 const DESCRIPTORS: usize = 16;
+/// A warning about values that cannot all be masked.
+const NOT_ALL_MASKED: &str = "the secret values of its environment have too many lines: some of them are not masked in its output";
 /// When memory runs out, the kernel kills commands before the engine and the keepers.
 const OOM_SCORE_ADJ: i32 = 300;
 
@@ -80,7 +83,8 @@ pub(super) async fn start(
             Err(error) => return Err(error),
         }
     };
-    view.until(|f| f.phase != Phase::Accepted).await;
+    // A process in a sandbox that cannot be reached is accepted, and may start much later.
+    view.until(|f| f.phase != Phase::Accepted || f.unreachable).await;
     point!("run.before_answer");
     let answer = poll::whole(asked, &view).await;
     asked.parts.spare_folders.refill();
@@ -96,11 +100,15 @@ pub(super) async fn check_startable(asked: &RequestContext, spec: &Spec, caller:
     if let Some(refused) = &asked.parts.at_start.refused_call {
         return Err(refuse::refused_call(refused));
     }
+    if let Some(on) = &spec.on {
+        return asked.parts.links.ready(on).await.map(|_| ());
+    }
     let (wanted, here) = (spec.cwd.clone(), caller.cwd.clone());
     let found = blocking(move || shell::existing_cwd(wanted.as_ref().map(OsText::as_path), here.as_path()).map(|_| ())).await;
     found.map_err(|e| refuse::disk("cannot look for its directory", &e))?.map_err(|e| scrub.error(bad_cwd(e)))
 }
 
+#[derive(Clone)]
 struct StartRequest {
     id: ProcessId,
     hash: String,
@@ -134,7 +142,15 @@ async fn begin(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView
 
 async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(ProcessView, Vec<String>), Error> {
     let (id, named_by) = (request.id, request.named_by);
-    let mut prepared = prepare(parts, request).await?;
+    let environment = request.spec.on.clone();
+    let mut prepared = match &environment {
+        None => prepare(parts, request).await?,
+        Some(on) => {
+            // Before anything is written: what is wrong with the environment is a refusal, and not the end of a process.
+            let sandbox = parts.links.ready(on).await?;
+            elsewhere::prepare(parts, request, &sandbox)?
+        }
+    };
     let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
     let (dir, kept, failed) = (parts.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
     let now = parts.now();
@@ -164,7 +180,8 @@ async fn write_down(parts: &Arc<Parts>, request: StartRequest) -> Result<(Proces
     };
     parts.disk.at(write).await.map_err(|e| refuse::disk("cannot write the request", &e))??;
     // The keeper prepares itself while the request is written to disk. If there is none, the supervisor of the process asks again.
-    let keeper = if failed { None } else { parts.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
+    // A process in a sandbox has its keepers there.
+    let keeper = if failed || environment.is_some() { None } else { parts.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
     if let Err(error) = accept(parts, &kept, named_by).await {
         if let Some(keeper) = keeper {
@@ -350,7 +367,7 @@ fn prepare_with(
     let is_line = matches!(spec.command, Command::Shell(_));
     let (masks, all_masked) = masks(&spec, &parts.redactor);
     if !all_masked {
-        warnings.push("the secret values of its environment have too many lines: some of them are not masked in its output".into());
+        warnings.push(NOT_ALL_MASKED.into());
     }
     let (spec, scrubbed) = without_secrets(spec, &parts.redactor);
     let kept = Kept {
@@ -387,7 +404,11 @@ fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
     let here = caller.cwd.as_path();
     let cwd = OsText::from(spec.cwd.as_ref().map_or(here.to_owned(), |dir| here.join(dir.as_path())).as_path() as &Path);
     // A retry may wait or not.
-    let mut whole = spec.clone().in_dir(cwd);
+    let mut whole = match &spec.on {
+        None => spec.clone().in_dir(cwd),
+        // The caller's directory is of another machine.
+        Some(_) => spec.clone(),
+    };
     whole.tell.awaited = false;
     let mut sum = Sha256::new();
     sum.update(id.bytes());

@@ -21,6 +21,7 @@ pub(super) async fn signal(asked: &RequestContext, name: &str, number: i32) -> R
     view.facts = facts;
     match decide(&view.facts.phase, Ask::Signal(number), false).map_err(|r| refuse::rule(&r))? {
         Action::PassSignal(number) => pass(asked, &mut view, number).await?,
+        Action::SignalOrphan(..) if view.facts.local().is_none() => return Err(refuse::orphan_elsewhere(view.id())),
         Action::SignalOrphan(of, number) => {
             outlast_store::os::signal(&of, number).map_err(|e| refuse::disk(format!("cannot signal {}", view.id()), &e))?;
         }

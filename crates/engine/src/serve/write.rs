@@ -7,7 +7,7 @@ use crate::refuse;
 use outlast_core::{Action, Ask, Phase, decide};
 use outlast_store::meta::flag;
 use outlast_wire::code;
-use outlast_wire::v1::keeper::KeeperReply;
+use outlast_wire::v1::keeper::{KeeperReply, KeeperRequest};
 use outlast_wire::v1::{Error, Written};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
     let mut sent = false;
     let mut had = None;
     for _ in 0..TRIES {
+        catch_up(asked, &mut view).await?;
         let seen = checked(asked, &mut view, Ask::Write).await?;
         // The offset keeps a retry from writing bytes twice.
         let start = *begin.get_or_insert(seen);
@@ -50,6 +51,23 @@ pub(super) async fn write(asked: &RequestContext, name: &str, at: Option<u64>, b
         }
     }
     Err(maybe(&unreachable(&view)))
+}
+
+/// The folder of a process in a sandbox may be older than the input that it has taken. Its link brings it up to date.
+async fn catch_up(asked: &RequestContext, view: &mut crate::table::ProcessView) -> Result<(), Error> {
+    if view.facts.local().is_some() || view.facts.is_over() || view.facts.phase == Phase::Accepted {
+        return Ok(());
+    }
+    let mut link = match asked.parts.reach.keeper(view).await {
+        Ok(link) => link,
+        Err(NoKeeper::Over) => return Ok(()),
+        Err(NoKeeper::Refused(error)) => return Err(error),
+    };
+    match link.ask(KeeperRequest::CatchUp).await {
+        Ok(KeeperReply::Refused { code, error }) => Err(unexpected(KeeperReply::Refused { code, error })),
+        // A link that broke off is asked again with the write.
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// What a terminal in canonical mode cut of these bytes, if it did.

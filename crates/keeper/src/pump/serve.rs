@@ -101,6 +101,8 @@ impl Pump<'_> {
                 }
                 KeeperReply::Ok
             }
+            // The folder is always up to date.
+            KeeperRequest::CatchUp => KeeperReply::Ok,
             KeeperRequest::ShareMeta => {
                 self.control.pass_meta(conn, id, self.pair.meta.live_copy());
                 return;

@@ -13,7 +13,7 @@ use super::ready::Ready;
 use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, left_running, output, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
-use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, code};
+use outlast_client::{Client, Command, EnvironmentName, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, code};
 use outlast_text::{Redactor, secret_name};
 use serde_json::json;
 use std::ffi::OsString;
@@ -51,6 +51,9 @@ pub(crate) struct Run {
     /// How many characters of output the notice of its end contains [default: 2000]
     #[arg(long, value_name = "N")]
     notify_chars: Option<u32>,
+    /// Run it in this environment instead of on this machine
+    #[arg(long, value_name = "ENVIRONMENT", hide = true)]
+    on: Option<EnvironmentName>,
     /// Run it in this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<OsString>,
@@ -194,7 +197,12 @@ impl Run {
             return Err(Failure::refused("the directory of --cwd is empty", "name a directory, or leave --cwd out to run it here"));
         }
         let mut spec = Spec::of(command);
-        spec.cwd = self.cwd.map(|dir| ctx.world.path(&dir).as_path().into());
+        spec.cwd = match &self.on {
+            None => self.cwd.map(|dir| ctx.world.path(&dir).as_path().into()),
+            // A directory of the environment: what is relative begins where commands start there.
+            Some(_) => self.cwd.map(Into::into),
+        };
+        spec.on = self.on;
         spec.env = self.env.read(&ctx.world)?;
         spec.pty = self.pty;
         spec.stdin = self.stdin;

@@ -150,6 +150,33 @@ impl World {
         self.beside("outlast-gateway")
     }
 
+    /// `outlast-link` beside this executable, if it is there.
+    pub(crate) fn link(&self) -> Option<PathBuf> {
+        self.beside("outlast-link")
+    }
+
+    /// The environment of links: what programs such as `ssh` need to find the user's keys and settings, and nothing else. A sandbox on this
+    /// machine shows it to its commands.
+    pub(crate) fn link_env(&self) -> Vec<(OsString, OsString)> {
+        const NAMES: [&str; 13] = [
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "PATH",
+            "LANG",
+            "TZ",
+            "XDG_CONFIG_HOME",
+            "XDG_RUNTIME_DIR",
+            "SSH_AUTH_SOCK",
+            "DOCKER_HOST",
+            "CONTAINER_HOST",
+            "OUTLAST_TEST_POINTS",
+        ];
+        let wanted = |name: &OsString| name.to_str().is_some_and(|name| NAMES.contains(&name));
+        self.env.iter().filter(|(name, _)| wanted(name)).cloned().collect()
+    }
+
     /// A program in the directory of this executable, if it can be run.
     fn beside(&self, name: &str) -> Option<PathBuf> {
         let path = self.program.with_file_name(name);

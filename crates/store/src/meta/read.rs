@@ -117,6 +117,11 @@ pub struct Snapshot {
 impl Snapshot {
     /// Reads the `meta` of a process.
     pub fn read(dir: &ProcessDir) -> Result<Self, MetaError> {
+        Self::read_with_bytes(dir).map(|(snapshot, _)| snapshot)
+    }
+
+    /// Reads the `meta` of a process, and returns its bytes, too.
+    pub fn read_with_bytes(dir: &ProcessDir) -> Result<(Self, [u8; LEN]), MetaError> {
         let path = dir.meta();
         let io = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => MetaError::Missing { path: path.clone() },
@@ -131,23 +136,24 @@ impl Snapshot {
                 // The space is allocated, and no keeper has written to it.
                 return Err(MetaError::Missing { path: path.clone() });
             }
-            Ok((bytes, parsed(&bytes[..LEN.min(len as usize)])?))
+            Ok((parsed(&bytes[..LEN.min(len as usize)])?, bytes))
         };
-        let (bytes, first) = take()?;
+        let (first, bytes) = take()?;
         if u32_at(&bytes, NAMED_FD) == 0 {
-            return Ok(first);
+            return Ok((first, bytes));
         }
         if let Some(image) = Image::of(dir, &bytes) {
-            return parsed(&image.read().map_err(io)?);
+            let bytes = image.read().map_err(io)?;
+            return Ok((parsed(&bytes)?, bytes));
         }
         // Keepers that exited in the meantime wrote everything to the file before they released the lock.
         let is_kept = crate::lock::is_held(&path).unwrap_or(true);
-        let (bytes, last) = take()?;
+        let (last, bytes) = take()?;
         if is_kept || u32_at(&bytes, NAMED_FD) == 0 {
-            return Ok(last);
+            return Ok((last, bytes));
         }
         // Every process with the live copy is dead. Bytes in the log after the length in the file are output, in order.
-        Ok(Self { commit: found_commit(dir, last.commit), ..last })
+        Ok((Self { commit: found_commit(dir, last.commit), ..last }, bytes))
     }
 
     /// Stores what an engine has stored of a process. The keepers read it in the memory they share; no other field changes.

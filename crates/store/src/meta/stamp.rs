@@ -1,6 +1,6 @@
 //! Detects whether a process has changed.
 
-use super::{Image, LIVE_AT, Live};
+use super::{Image, LEN, LIVE_AT, Live};
 use crate::dir::ProcessDir;
 use std::fs::File;
 use std::io;
@@ -16,10 +16,20 @@ impl Stamp {
     pub(super) fn read(meta: &File) -> io::Result<Self> {
         let mut live = [0; size_of::<Live>()];
         meta.read_exact_at(&mut live, LIVE_AT as u64)?;
-        let pulse = std::mem::offset_of!(Live, heartbeat);
-        live[pulse..pulse + size_of::<u64>()].fill(0);
+        still(&mut live);
         Ok(Self(live))
     }
+}
+
+/// The bytes of a `meta` in which the heartbeat of the pump stands still. If they are equal, the process has not changed.
+pub fn without_heartbeat(mut meta: [u8; LEN]) -> [u8; LEN] {
+    still(&mut meta[LIVE_AT..]);
+    meta
+}
+
+fn still(live: &mut [u8]) {
+    let pulse = std::mem::offset_of!(Live, heartbeat);
+    live[pulse..pulse + size_of::<u64>()].fill(0);
 }
 
 /// Where a process's stamp is read repeatedly: the live copy of its `meta`, or the file if there is none.

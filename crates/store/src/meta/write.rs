@@ -247,7 +247,7 @@ fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-pub(super) fn identity_block(id: ProcessId, boot: u128, now: Time) -> [u8; 64] {
+pub(crate) fn identity_block(id: ProcessId, boot: u128, now: Time) -> [u8; 64] {
     let mut b = [0; 64];
     b[..8].copy_from_slice(&MAGIC);
     b[8..12].copy_from_slice(&VERSION.to_le_bytes());

@@ -44,14 +44,21 @@ impl Drop for Mapping {
     }
 }
 
+// No program lives through two boots.
+static BOOT: std::sync::OnceLock<u128> = std::sync::OnceLock::new();
+
 /// The boot of the machine.
 pub fn boot_id() -> io::Result<u128> {
-    // No program lives through two boots.
-    static SEEN: std::sync::OnceLock<u128> = std::sync::OnceLock::new();
-    match SEEN.get() {
+    match BOOT.get() {
         Some(id) => Ok(*id),
-        None => read_boot_id().map(|id| *SEEN.get_or_init(|| id)),
+        None => read_boot_id().map(|id| *BOOT.get_or_init(|| id)),
     }
+}
+
+/// Makes this program's boot id that of the sandbox with this identity. A sandbox may share its kernel with other sandboxes and have pids of
+/// its own, so none of its pids may look like one of another place. Has no effect once the boot id was read.
+pub fn live_in_sandbox(identity: u128) -> io::Result<()> {
+    read_boot_id().map(|id| _ = BOOT.set(id ^ identity))
 }
 
 fn read_boot_id() -> io::Result<u128> {

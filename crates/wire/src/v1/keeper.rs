@@ -71,6 +71,9 @@ pub enum KeeperRequest {
     /// Send a descriptor of the live copy of `meta`, for an engine that may not open it through `/proc`. Keepers of earlier
     /// versions do not know this request.
     ShareMeta,
+    /// Answer once the folder says how much input the process has taken. Only for the link of a process in a sandbox, whose folder may be
+    /// older than what it is asked about.
+    CatchUp,
 }
 
 /// One message from a keeper.

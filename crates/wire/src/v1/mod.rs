@@ -4,11 +4,13 @@ mod answer;
 pub mod chat;
 mod event;
 pub mod keeper;
+pub mod link;
 mod namespaces;
 pub mod notice;
 mod process;
 mod reply;
 mod request;
+pub mod sandbox;
 mod spec;
 
 pub use answer::{

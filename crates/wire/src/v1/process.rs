@@ -94,6 +94,15 @@ pub struct Process {
     /// Labels, by which processes can be found together; secrets masked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The environment in which it runs; absent on the engine's own machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<String>,
+    /// Its pid in that environment. `pid` is absent then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment_pid: Option<u32>,
+    /// How many bytes of output the environment has that are not here yet, as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmirrored_bytes: Option<u64>,
     /// Whether it is running or has exited.
     pub status: Status,
     /// Its phase.
@@ -199,6 +208,9 @@ impl Process {
             command: command.into(),
             name: None,
             labels: BTreeMap::new(),
+            environment: None,
+            environment_pid: None,
+            unmirrored_bytes: None,
             status,
             phase: phase.into(),
             pid: None,

@@ -90,6 +90,16 @@ pub enum Request {
         /// The caller's environment and limits.
         caller: Caller,
     },
+    /// Start a command in an environment. Engines that know no environments refuse this; [`Request::Run`] would start it on their machine.
+    RunOn {
+        /// What to run, and in which environment.
+        spec: Box<Spec>,
+        /// The id to use. If the request is repeated, it starts nothing twice.
+        #[serde(default)]
+        want: Option<ProcessId>,
+        /// The caller's environment and limits.
+        caller: Caller,
+    },
     /// Run the command of another process again.
     Rerun {
         /// The id of that process.

@@ -1,6 +1,6 @@
 //! What a client requests to run. Commands, variables and [`OnStop`] are those of `outlast-core`: fixtures pin their bytes.
 
-use outlast_core::{Command, EnvVar, OnStop, OsText, Owner, Route};
+use outlast_core::{Command, EnvVar, EnvironmentName, OnStop, OsText, Owner, Route};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 pub struct Spec {
     /// The command to run.
     pub command: Command,
+    /// The environment in which it runs; if absent, the engine's machine. Only in a request that engines without environments refuse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<EnvironmentName>,
     /// Its working directory; if absent, the caller's own.
     #[serde(default)]
     pub cwd: Option<OsText>,
@@ -102,8 +105,9 @@ impl Tell {
 impl Spec {
     /// The core type, with the message's owner.
     pub fn into_core(self, owner: Owner) -> outlast_core::Spec {
-        let Self { command, cwd, env, pty, stdin, name, labels, timeout_ms, on_stop, tell } = self;
+        let Self { command, on, cwd, env, pty, stdin, name, labels, timeout_ms, on_stop, tell } = self;
         let mut spec = outlast_core::Spec::of(command);
+        spec.on = on;
         spec.cwd = cwd;
         spec.env = env;
         spec.pty = pty;
@@ -122,6 +126,7 @@ impl From<outlast_core::Spec> for Spec {
     fn from(s: outlast_core::Spec) -> Self {
         Self {
             command: s.command,
+            on: s.on,
             cwd: s.cwd,
             env: s.env,
             pty: s.pty,
