@@ -2,27 +2,21 @@
 
 use crate::bwrap::Bwrap;
 use crate::local::Local;
-use crate::ssh::Ssh;
 use crate::{KeeperFile, Opened, Transport, TransportError, Working};
 use outlast_core::EnvironmentName;
 use std::path::{Path, PathBuf};
 
-/// The transport of an environment. `dir` is a directory of the environment's own on this machine, and `run_dir` one with a
-/// short path for sockets. Settings that are not valid make one that
-/// refuses everything, and says what is wrong.
-pub fn backend(on: &EnvironmentName, keeper: KeeperFile, dir: &Path, run_dir: &Path) -> Box<dyn Transport> {
-    find(on, keeper, dir, run_dir).unwrap_or_else(|error| Box::new(Refusing(error)))
+/// The transport of an environment. `dir` is a directory of the environment's own on this machine. Settings that are not valid
+/// make one that refuses everything, and says what is wrong.
+pub fn backend(on: &EnvironmentName, keeper: KeeperFile, dir: &Path) -> Box<dyn Transport> {
+    find(on, keeper, dir).unwrap_or_else(|error| Box::new(Refusing(error)))
 }
 
-fn find(on: &EnvironmentName, keeper: KeeperFile, dir: &Path, run_dir: &Path) -> Result<Box<dyn Transport>, TransportError> {
+fn find(on: &EnvironmentName, keeper: KeeperFile, dir: &Path) -> Result<Box<dyn Transport>, TransportError> {
     match (on.backend(), on.target()) {
         ("bwrap", profile) => Ok(Box::new(Bwrap::new(profile, keeper, dir)?)),
-        ("ssh", Some(host)) if !host.is_empty() => Ok(Box::new(Ssh::new(host, keeper, dir, run_dir)?)),
         ("local", Some(home)) if home.starts_with('/') => Ok(Box::new(Local::new(PathBuf::from(home), keeper))),
-        _ => Err(TransportError::refused(
-            format!("{on} is no environment"),
-            "environments are bwrap, bwrap:offline, bwrap:/DIR and ssh:HOST",
-        )),
+        _ => Err(TransportError::refused(format!("{on} is no environment"), "environments are bwrap, bwrap:offline and bwrap:/DIR")),
     }
 }
 

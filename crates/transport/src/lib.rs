@@ -11,7 +11,6 @@ mod bwrap;
 mod link;
 mod local;
 mod program;
-mod ssh;
 mod stream;
 mod transport;
 

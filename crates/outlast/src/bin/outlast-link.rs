@@ -42,7 +42,7 @@ fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).log_internal_errors(false).init();
     let keeper = KeeperFile::read(&args.keeper).with_context(|| format!("cannot read the keeper's program {}", args.keeper.display()))?;
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
-    let transport = backend(&args.on, keeper, &args.dir, &args.run_dir);
+    let transport = backend(&args.on, keeper, &args.dir);
     let AsLink { home, on, socket, run_dir, dir, .. } = args;
     let settings = LinkSettings { home, on, socket, run_dir, dir, transport };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot wait for anything")?;

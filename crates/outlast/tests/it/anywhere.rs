@@ -207,7 +207,7 @@ macro_rules! conformance {
     };
 }
 
-conformance!(local bwrap ssh);
+conformance!(local bwrap);
 
 #[test]
 fn an_environment_that_cannot_be_used_is_refused_before_anything_is_written() {

@@ -4,7 +4,6 @@ use crate::support::*;
 use outlast_store::dir::{Home, ProcessDir};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 
 /// An environment of a test.
 pub(super) struct Sandbox {
@@ -12,7 +11,6 @@ pub(super) struct Sandbox {
     pub(super) on: String,
     /// What is in it lies below this directory.
     pub(super) dir: PathBuf,
-    _sshd: Option<Sshd>,
 }
 
 impl Sandbox {
@@ -95,7 +93,7 @@ pub(super) mod local {
     pub(crate) fn sandbox(p: &Product) -> Option<Sandbox> {
         let dir = p.work().join("sandbox");
         std::fs::create_dir(&dir).unwrap();
-        Some(Sandbox { on: format!("local:{}", dir.display()), dir, _sshd: None })
+        Some(Sandbox { on: format!("local:{}", dir.display()), dir })
     }
 }
 
@@ -116,81 +114,6 @@ pub(super) mod bwrap {
         assert!(answer["session_id"].is_string(), "{answer}");
         let dir = std::fs::read_dir(p.home().environments()).unwrap().flatten().next().unwrap().path().join("sandbox");
         p.wait(answer["session_id"].as_str().unwrap());
-        Some(Sandbox { on: "bwrap".into(), dir, _sshd: None })
-    }
-}
-
-/// A server of our own on the loopback.
-pub(super) struct Sshd {
-    child: Child,
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        // The shared connection of the link is served by a child of this one.
-        let sessions = processes_with(&[b"sshd: "]).into_iter().filter(|pid| outlast_store::os::parent_of(*pid) == Some(self.child.id()));
-        sessions.collect::<Vec<_>>().into_iter().for_each(|pid| _ = kill_and_wait(pid));
-        let _over = self.child.kill().and_then(|()| self.child.wait());
-    }
-}
-
-pub(super) mod ssh {
-    use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    pub(crate) fn product() -> Product {
-        let p = crate::support::product();
-        // The system's `ssh`, with a configuration of the test's own.
-        let path = p.work().join("path");
-        std::fs::create_dir(&path).unwrap();
-        let ssh = path.join("ssh");
-        std::fs::write(&ssh, format!("#!/bin/sh\nexec /usr/bin/ssh -F {} \"$@\"\n", p.work().join("ssh_config").display())).unwrap();
-        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let usual = std::env::var("PATH").unwrap_or_default();
-        p.with_env("PATH", format!("{}:{usual}", path.display()))
-    }
-
-    pub(crate) fn sandbox(p: &Product) -> Option<Sandbox> {
-        let (Some(sshd), Some(keygen), true) = (find("sshd"), find("ssh-keygen"), rustix::process::geteuid().is_root()) else {
-            println!("skipped: sshd and ssh-keygen are not installed, or this is not root");
-            return None;
-        };
-        let (work, port) = (p.work(), free_port());
-        let dir = work.join("remote");
-        std::fs::create_dir(&dir).unwrap();
-        for key in ["host_key", "user_key"] {
-            let made = std::process::Command::new(&keygen).args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(work.join(key)).status();
-            assert!(made.unwrap().success());
-        }
-        let public = |key: &str| std::fs::read_to_string(work.join(format!("{key}.pub"))).unwrap();
-        std::fs::write(work.join("known_hosts"), format!("[127.0.0.1]:{port} {}", public("host_key"))).unwrap();
-        std::fs::write(work.join("authorized"), public("user_key")).unwrap();
-        let shown = |name: &str| work.join(name).display().to_string();
-        let server = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nUsePAM no\nStrictModes no\nPidFile none\n\
-             PermitRootLogin prohibit-password\nSetEnv XDG_DATA_HOME={}\n",
-            shown("host_key"),
-            shown("authorized"),
-            dir.display()
-        );
-        std::fs::write(work.join("sshd_config"), server).unwrap();
-        let client = format!(
-            "Host box\nHostName 127.0.0.1\nPort {port}\nUser root\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\n\
-             StrictHostKeyChecking yes\n",
-            shown("user_key"),
-            shown("known_hosts")
-        );
-        std::fs::write(work.join("ssh_config"), client).unwrap();
-        // The directory that it separates privileges in. It is the system's.
-        std::fs::create_dir_all("/run/sshd").unwrap();
-        let log = std::fs::File::create(work.join("sshd.log")).unwrap();
-        let child = std::process::Command::new(sshd).args(["-D", "-e", "-f"]).arg(work.join("sshd_config")).stderr(log).spawn().unwrap();
-        let sshd = Some(Sshd { child });
-        eventually("sshd listens", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
-        Some(Sandbox { on: "ssh:box".into(), dir, _sshd: sshd })
-    }
-
-    fn free_port() -> u16 {
-        std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+        Some(Sandbox { on: "bwrap".into(), dir })
     }
 }
