@@ -142,7 +142,7 @@ fn conversations_on_a_read_only_file_system_are_not_read_and_the_hint_says_what_
     let ran = in_own_mounts(|| {
         let product = Product::new(env!("CARGO_BIN_EXE_outlast"));
         let home = product.home().root;
-        mount_tmpfs(&home, "size=24m,mode=700").unwrap();
+        mount_tmpfs(&home, "size=48m,mode=700").unwrap();
         product.call(["chat", "send", "main", "--command", "cat", "--wait", "hi"]).good();
         product.call(["gateway", "stop"]).good();
         product.call(["engine", "stop"]).good();
