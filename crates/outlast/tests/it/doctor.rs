@@ -250,7 +250,7 @@ fn a_read_only_or_full_home_is_what_the_trial_reports() {
     let ran = in_own_mounts(|| {
         let p = product();
         let home = p.home().root;
-        mount_tmpfs(&home, "size=24m,mode=700").unwrap();
+        mount_tmpfs(&home, "size=48m,mode=700").unwrap();
         remount(&home, "ro").unwrap();
         let answer = p.json(["doctor"]);
         let seen = trial(&answer);
