@@ -300,9 +300,12 @@ async fn a_request_is_stored_the_same_way_in_every_release() {
     let row = row(7, Phase::Accepted);
     let plain = Kept { command_scrubbed: false, env_scrubbed: vec![], warnings: vec![], shell: None, ..Kept::clone(&row.kept) };
     let plain = Kept { id: ProcessId::from_bytes([8; 6]), ..plain };
-    let whole = Kept { spec: Spec::with_everything(), ..Kept::clone(&row.kept) };
-    opened.index.put(Facts::accepted(plain)).await.unwrap();
-    opened.index.put(Facts::accepted(whole)).await.unwrap();
+    let elsewhere = Kept { spec: Spec::with_everything(), id: ProcessId::from_bytes([9; 6]), ..Kept::clone(&row.kept) };
+    let mut whole = Kept { id: row.kept.id, ..elsewhere.clone() };
+    whole.spec.on = None;
+    for kept in [plain, whole, elsewhere] {
+        opened.index.put(Facts::accepted(kept)).await.unwrap();
+    }
     close(opened).await;
     let stored = |id: &str| -> String {
         let tables = Connection::open(&path).unwrap();
@@ -319,6 +322,8 @@ async fn a_request_is_stored_the_same_way_in_every_release() {
         stored("proc_070707070707"),
         r#"{"spec":{"command":{"argv":["echo",{"hex":"ff0a01"},""]},"cwd":{"hex":"2f80"},"env":[{"name":"TOKEN","value":"…"}],"pty":true,"stdin":true,"name":"né\u0000","labels":{"k":"v"},"owner":{"session":"s","task":"t","generation":"g"},"timeout":1,"on_stop":"kill","tell":{"completion":true,"unless_waited_for":true,"awaited":true,"watch":["ERROR"],"chars":9,"route":{"platform":"p","chat_id":"c","user_id":"i","user_name":"u","thread_id":"t","message_id":"m"}}},"hash":"HASH","accepted_at_us":1700000000000000,"cwd":"/tmp","shell":"/bin/bash","command_scrubbed":false,"env_scrubbed":["TOKEN"],"warnings":["w"],"head":1048576,"segment":4194304,"tail":67108864}"#
     );
+    let elsewhere = stored("proc_090909090909").replace(r#""on":"ssh:me@host","#, "");
+    assert_eq!(elsewhere, stored("proc_070707070707"), "where it runs is one more field");
 }
 
 /// An index as builds with the third layout wrote it, with a notice in each state.

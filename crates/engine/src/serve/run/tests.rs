@@ -143,6 +143,8 @@ fn the_hash_of_a_request_is_the_same_in_every_release() {
     let id = ProcessId::from_bytes([1, 2, 3, 4, 5, 6]);
     assert_eq!(hash(id, &Spec::shell("make"), &caller()), "68c2cf89142cf44d550efe7cf942d27ec7c18623c87d1a34d1dd09e566b98de5");
     let mut everything = Spec::with_everything();
+    assert_eq!(hash(id, &everything, &caller()), "b11e567824ca0ab6fdd65b2b0792eafb910b3206fb6681220eb2bb3ed1448ad5");
+    everything.on = None;
     assert_eq!(hash(id, &everything, &caller()), "2ea99d3b9ccf00de41485edb81251a14488521d9b0ab0bf645ae7c60d1a60955");
     everything.labels.clear();
     assert_eq!(hash(id, &everything, &caller()), "10849503ab2d2f15861853a5013e9663cd2bd40062efaee628693e4d85007168");
