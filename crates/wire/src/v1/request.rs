@@ -37,7 +37,7 @@ pub struct Message {
 /// | request | answer |
 /// |---|---|
 /// | hello | [`super::Hello`] |
-/// | run, rerun, rerun_changed, poll, attach | [`super::Process`] |
+/// | run, run_on, rerun, rerun_changed, poll, attach | [`super::Process`] |
 /// | restart | [`super::Restarted`] |
 /// | list | [`super::List`] |
 /// | find | [`super::Found`] |
